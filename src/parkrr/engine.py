@@ -1,0 +1,84 @@
+"""Run independent tasks here, on threads.
+
+An engine knows nothing of what it runs: a function, tasks that carry everything they
+need, and results with the number of their task. Torch releases the GIL inside an
+operation, so threads are enough.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from parkrr.errors import ParameterError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Threads of this process.
+
+    Parameters
+    ----------
+    n_threads
+        How many cores to use; None means as many as torch does.
+
+    Examples
+    --------
+    >>> from parkrr.engine import LocalEngine
+    >>> sorted(LocalEngine(n_threads=2).run(abs, [-3, 5]))
+    [(0, 3), (1, 5)]
+    """
+
+    n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_threads is not None and self.n_threads < 1:
+            raise ParameterError(f"n_threads must be >= 1 or None, got {self.n_threads!r}")
+
+    @property
+    def cores(self) -> int:
+        return self.n_threads or torch.get_num_threads()
+
+    def threads_per_task(self, n_tasks: int) -> int:
+        """Cores each of n_tasks may use when all run: more than one only for a few tasks."""
+        return max(1, self.cores // max(1, n_tasks))
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield (number, function(task)) as tasks finish; start them in the order given."""
+        if len(tasks) == 1:
+            yield 0, function(tasks[0])
+            return
+        with torch_threads(self.threads_per_task(len(tasks))):
+            yield from in_threads(function, tasks, min(self.cores, len(tasks)))
+
+
+def in_threads(
+    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Results of tasks on a pool of threads, as they come; a failure cancels the rest."""
+    with ThreadPoolExecutor(workers) as pool:
+        number_of = {pool.submit(function, task): k for k, task in enumerate(tasks)}
+        try:
+            for done in as_completed(number_of):
+                yield number_of[done], done.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use `count` threads an operation, and put back what the caller had."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

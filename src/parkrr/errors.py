@@ -1,0 +1,30 @@
+"""Every exception of parkrr, as one tree.
+
+Each also descends from the built-in it refines, so ``except ValueError`` keeps working,
+and each rebuilds from its ``args``, because it may cross a process.
+"""
+
+
+class ParKError(Exception):
+    """Whatever parkrr raises by itself."""
+
+
+class ParameterError(ParKError, ValueError):
+    """A parameter breaks its rule; the message names both, the value and the way out."""
+
+
+class NotFiniteError(ParKError, ValueError):
+    """Arithmetic overflowed; the message names what did, and the way out."""
+
+
+class CellError(ParKError, RuntimeError):
+    """Fitting one cell failed; the cause is chained."""
+
+    def __init__(self, cell: int, n_rows: int, reason: str) -> None:
+        super().__init__(cell, n_rows, reason)  # pickle rebuilds an exception from its args
+        self.cell = cell
+        self.n_rows = n_rows
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cell {self.cell} ({self.n_rows:,} rows) could not be fitted: {self.reason}"

@@ -1,0 +1,130 @@
+"""K_mm factored in float64, whatever the data: the rescue ladder and the preconditioner.
+
+Knows matrices, not rows.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from parkrr.errors import NotFiniteError
+
+EPS = torch.finfo(torch.float64).eps
+
+
+class Factor:
+    """K_mm = U U' in float64, by the first of three ways that works.
+
+    Cholesky; Cholesky with jitter; the spectrum above the jitter, where U is (m, r). Real
+    data has duplicate rows (two thirds of KEGG), which make K_mm singular.
+
+    Parameters
+    ----------
+    K_mm
+        Shape (m, m).
+    jitter
+        What counts as zero beside the largest K(x, x).
+    """
+
+    def __init__(self, K_mm: Tensor, jitter: float) -> None:
+        if not bool(torch.isfinite(K_mm).all()):
+            raise NotFiniteError(
+                "the kernel of the centres overflowed; scale the features, or choose a "
+                "kernel that is bounded"
+            )
+        size = float(K_mm.diagonal().max())
+        self.rescue = ""
+        self.eigenvalues: Tensor | None = None
+        U = cholesky(K_mm, smallest_pivot=jitter / 10 * size)
+        if U is None:
+            self.rescue = f"jitter {jitter:.0e}"
+            U = cholesky(plus(K_mm, jitter * size), smallest_pivot=jitter / 10 * size)
+        self.U: Tensor = self.cut_off(K_mm, jitter * size) if U is None else U  # (m, r)
+
+    def cut_off(self, K_mm: Tensor, smallest: float) -> Tensor:
+        """Eigenvectors times the root of their eigenvalues, for those that count, (m, r)."""
+        values, vectors = torch.linalg.eigh(K_mm)
+        kept = values > smallest
+        self.eigenvalues = values[kept]  # (r,)
+        self.rescue = f"cut-off {len(values) - int(kept.sum())} of {len(values)}"
+        U: Tensor = vectors[:, kept] * values[kept].sqrt()
+        return U
+
+    def solve(self, v: Tensor) -> Tensor:
+        """U^-1 v, shape (r, t)."""
+        if self.eigenvalues is not None:
+            return (self.U.T @ v) / self.eigenvalues[:, None]
+        return solve_triangular(self.U, v, upper=False)
+
+    def solve_t(self, v: Tensor) -> Tensor:
+        """U^-T v, shape (m, t)."""
+        if self.eigenvalues is not None:
+            return self.U @ (v / self.eigenvalues[:, None])
+        return solve_triangular(self.U.T, v, upper=True)
+
+
+def solve_triangular(A: Tensor, v: Tensor, *, upper: bool) -> Tensor:
+    """A^-1 v for a triangular A, shape (r, t)."""
+    solution: Tensor = torch.linalg.solve_triangular(A, v, upper=upper)
+    return solution
+
+
+def plus(A: Tensor, shift: float | Tensor) -> Tensor:
+    """A + shift I, or A + diag(shift), as a new matrix."""
+    A = A.clone()
+    A.diagonal().add_(shift)
+    return A
+
+
+def cholesky(A: Tensor, smallest_pivot: float) -> Tensor | None:
+    """The lower factor, or None if A is not positive definite beyond rounding."""
+    L: Tensor
+    L, info = torch.linalg.cholesky_ex(A)
+    if int(info) != 0 or not float(L.diagonal().square().min()) > smallest_pivot:
+        return None
+    return L
+
+
+class Preconditioner:
+    """B_q with B_q B_q' = (n/m K_mm W_m K_mm + lambda n K_mm)^-1 (paper, section 3.2).
+
+    With K_mm = U U' and U' W_m U / m + lambda I = S S', B = U^-T S^-T / sqrt(n). W_m holds
+    the weights of the centres, scaled to mean one; all are one in the paper.
+    """
+
+    def __init__(self, K_mm: Tensor, center_weights: Tensor | None, ridge: float, n: float) -> None:
+        self.factor = Factor(K_mm, jitter=10 * len(K_mm) * EPS)
+        U = self.factor.U  # (m, r)
+        weighted = U if center_weights is None else center_weights[:, None] * U
+        inner = U.T @ weighted / len(U)  # (r, r)
+        self.penalty, self.n = ridge / n, n
+        self.S, rescue = regular_cholesky(inner, self.penalty)
+        self.rescue = self.factor.rescue or rescue
+
+    def apply(self, v: Tensor) -> Tensor:
+        """B v, shape (m, t)."""
+        v = solve_triangular(self.S.T, v, upper=True)
+        return self.factor.solve_t(v) / math.sqrt(self.n)
+
+    def apply_t(self, v: Tensor) -> Tensor:
+        """B' v, shape (r, t)."""
+        return solve_triangular(self.S, self.factor.solve(v), upper=False) / math.sqrt(self.n)
+
+    def ridge(self, v: Tensor) -> Tensor:
+        """lambda n B' K_mm B v = lambda S^-1 S^-T v, shape (r, t)."""
+        v = solve_triangular(self.S.T, v, upper=True)
+        return self.penalty * solve_triangular(self.S, v, upper=False)
+
+
+def regular_cholesky(A: Tensor, shift: float | Tensor) -> tuple[Tensor, str]:
+    """The lower factor of A + shift I, and the jitter it took if rounding ate the shift."""
+    size = float(A.diagonal().max())
+    for jitter in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
+        L = cholesky(plus(plus(A, shift), jitter * size), smallest_pivot=0.0)
+        if L is not None:
+            return L, f"jitter {jitter:.0e}" if jitter else ""
+    raise NotFiniteError(
+        f"a local system of size {size:.1e} is not positive definite; scale the features, or "
+        f"raise the penalty"
+    )

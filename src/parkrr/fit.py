@@ -1,0 +1,276 @@
+"""Algorithm 1: partition, split, fit cells, collect. Start reading at :meth:`Park.fit`."""
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parkrr.engine import LocalEngine
+from parkrr.errors import CellError, NotFiniteError, ParameterError
+from parkrr.kernels import Kernel
+from parkrr.model import Model
+from parkrr.partition import assign, balanced, choose_centroids
+from parkrr.solvers import Direct, Falkon, Solver, cheaper
+from parkrr.sources import ArraySource, draw
+
+# Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
+# as 100 +- 10, so a share of four times the mean cannot pass for three.
+PARTITION_ROWS_PER_CELL = 100
+# When cells are balanced, one lighter than this is merged: too few rows for a model.
+LIGHTEST_CELL = 32
+ORIGIN_ROWS = 10_000  # whose mean is subtracted before rows are narrowed to float32
+ASSIGN_ROWS = 2**16  # rows routed by one task
+
+
+@dataclass(frozen=True)
+class CellReport:
+    """How one cell was fitted.
+
+    Parameters
+    ----------
+    cell
+        Its number.
+    rows, weight
+        Rows, and the sum of their weights.
+    centers
+        Nystrom centres, m_q.
+    penalty
+        lambda_q.
+    solver, why
+        The solver, and what decided for it.
+    iterations, residual, converged
+        Of conjugate gradient; 0 and 0.0 for a direct solve.
+    rescue
+        What numerics needed: nothing, jitter or a spectral cut-off of K_mm, products in
+        float64 after those in float32 led nowhere.
+    seconds
+        Wall time of the cell.
+    """
+
+    cell: int
+    rows: int
+    weight: float
+    centers: int
+    penalty: float
+    solver: str
+    why: str
+    iterations: int
+    residual: float
+    converged: bool
+    rescue: str
+    seconds: float
+
+
+class FitResult(NamedTuple):
+    """A model, a report per cell, and the seconds to place and to fit the cells."""
+
+    model: Model
+    report: list[CellReport]
+    place_seconds: float
+    cells_seconds: float
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """Everything the fit of one cell needs; nothing is read from anywhere else."""
+
+    q: int
+    cell: ArraySource
+    kernel: Kernel
+    solver: Solver
+    why: str
+    m_q: int
+    lambda_q: float
+    seed: int
+    n_threads: int
+
+
+class CellResult(NamedTuple):
+    """A local estimator, eq. (13), and how it was found."""
+
+    centers: Tensor  # (m_q, d)
+    weights: Tensor  # (m_q, t)
+    report: CellReport
+
+
+@dataclass(frozen=True)
+class Park:
+    """The settings of Algorithm 1; the estimators say what each of them means."""
+
+    kernel: Kernel
+    penalty: float
+    n_cells: int
+    n_centers: int
+    centroids: str
+    n_candidates: int | None
+    balance: bool
+    solver: str
+    falkon: Falkon
+    fit_intercept: bool
+    dtype: torch.dtype
+    engine: LocalEngine
+    seed: int
+
+    def fit(self, rows: ArraySource) -> FitResult:
+        """Algorithm 1: line 2 chooses centroids, 3-6 divide the rows, 7-10 fit the cells."""
+        start = time.perf_counter()
+        rows, intercept, scale = with_target_scaled(rows, self.fit_intercept, self.dtype)
+        origin = rows.sample(ORIGIN_ROWS, self.seed).X.double().mean(0)  # (d,)
+        rows = rows.map(partial(self.kernel.narrow, origin=origin, dtype=self.dtype))
+        check_kernel_range(self.kernel, rows, self.dtype)
+        centroids, cells = self.divide(rows, self.place(rows))  # (Q, d), Q sources
+        placed = time.perf_counter()
+
+        fitted = self.run(self.tasks(cells, rows.total_weight))
+        model = Model(
+            kernel=self.kernel,
+            origin=origin,
+            centroids=centroids,
+            centers=[cell.centers for cell in fitted],
+            weights=[cell.weights * scale for cell in fitted],
+            intercept=intercept,
+        )
+        report = [cell.report for cell in fitted]
+        return FitResult(model, report, placed - start, time.perf_counter() - placed)
+
+    def place(self, rows: ArraySource) -> Tensor:
+        """Line 2: centroids by the rule, eq. (7), balanced unless switched off; (Q, d)."""
+        n_candidates = self.n_candidates or rows.n_rows
+        n_cells = self.n_cells
+        if self.balance:
+            n_cells = max(1, min(n_cells, int(rows.total_weight / LIGHTEST_CELL)))
+        size = max(n_candidates, PARTITION_ROWS_PER_CELL * n_cells)
+        sample = rows.sample(size, self.seed)
+        C = choose_centroids(
+            self.kernel,
+            sample.X,
+            self.centroids,
+            n_cells,
+            n_candidates=n_candidates,
+            seed=self.seed,
+        )
+        if not self.balance or len(C) == 1:
+            return C
+        seen = sample.total_weight / rows.total_weight
+        return balanced(
+            self.kernel, sample.X, sample.w, C, rule=self.centroids, lightest=LIGHTEST_CELL * seen
+        )
+
+    def divide(self, rows: ArraySource, centroids: Tensor) -> tuple[Tensor, list[ArraySource]]:
+        """Lines 3-6: the rows of each cell that has any, and those cells' centroids."""
+        shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
+        place = partial(assign_rows, self.kernel, centroids)
+        parts = dict(self.engine.run(place, shards))
+        cell_of = torch.cat([parts[k] for k in range(len(shards))])  # (n,)
+        present, cell_of = torch.unique(cell_of, return_inverse=True)
+        return centroids[present], rows.split(cell_of, len(present))
+
+    def tasks(self, cells: list[ArraySource], n: float) -> list[CellTask]:
+        """m_q = m rho_q and lambda_q = lambda / rho_q (paper, section 5 and Theorem 4)."""
+        seeds = np.random.default_rng(self.seed).integers(2**31, size=len(cells))
+        n_threads = self.engine.threads_per_task(len(cells))
+        tasks = []
+        for q, cell in enumerate(cells):
+            rho_q = cell.total_weight / n
+            m_q = min(cell.n_rows, max(1, math.ceil(self.n_centers * rho_q)))
+            solver, why = self.solver_for(cell, m_q)
+            lambda_q = self.penalty / rho_q
+            task = CellTask(
+                q, cell, self.kernel, solver, why, m_q, lambda_q, int(seeds[q]), n_threads
+            )
+            tasks.append(task)
+        return tasks
+
+    def solver_for(self, cell: ArraySource, m_q: int) -> tuple[Solver, str]:
+        if self.solver == "auto":
+            return cheaper(cell.n_rows, m_q, cell.Y.shape[1], self.falkon)
+        return (Direct() if self.solver == "direct" else self.falkon), "asked for"
+
+    def run(self, tasks: list[CellTask]) -> list[CellResult]:
+        """Lines 7-10. The largest cells start first, so that none is left to run alone."""
+        order = sorted(tasks, key=lambda task: -task.cell.n_rows * task.m_q)
+        fitted = {order[k].q: result for k, result in self.engine.run(fit_cell, order)}
+        return [fitted[task.q] for task in tasks]
+
+
+def fit_cell(task: CellTask) -> CellResult:
+    """Lines 8-9: draw the centres of a cell, eq. (11), and solve its local problem, eq. (8)."""
+    try:
+        return fit_loaded_cell(task)
+    except Exception as error:
+        raise CellError(task.q, task.cell.n_rows, str(error)) from error
+
+
+def fit_loaded_cell(task: CellTask) -> CellResult:
+    """As `fit_cell`, without naming the cell when something fails."""
+    start = time.perf_counter()
+    cell = task.cell.load()
+    n_q = cell.total_weight
+    drawn = draw(cell.n_rows, task.m_q, task.seed).to(cell.X.device)
+    centers = cell.X[drawn]  # (m_q, d)
+    w = None if cell.w is None else cell.w[drawn].double()
+    fit = task.solver.solve(
+        task.kernel,
+        cell,
+        centers,
+        center_weights=None if w is None else w / w.mean(),
+        ridge=task.lambda_q * n_q,
+        n_threads=task.n_threads,
+    )
+    if not bool(torch.isfinite(fit.weights).all()):
+        raise NotFiniteError(
+            f"the solver overflowed at penalty {task.lambda_q:.1e}; raise the penalty, or "
+            f"use precision='float64'"
+        )
+    report = CellReport(
+        cell=task.q,
+        rows=cell.n_rows,
+        weight=n_q,
+        centers=task.m_q,
+        penalty=task.lambda_q,
+        solver=type(task.solver).__name__.lower(),
+        why=task.why,
+        iterations=fit.n_iter,
+        residual=fit.residual,
+        converged=fit.converged,
+        rescue=fit.rescue,
+        seconds=time.perf_counter() - start,
+    )
+    return CellResult(centers.to(fit.dtype), fit.weights, report)
+
+
+def assign_rows(kernel: Kernel, centroids: Tensor, rows: ArraySource) -> Tensor:
+    """The cell of each of these rows, shape (n,)."""
+    return assign(kernel, rows.load().X, centroids)
+
+
+def with_target_scaled(
+    rows: ArraySource, centre: bool, dtype: torch.dtype
+) -> tuple[ArraySource, Tensor, float]:
+    """The rows with targets centred and scaled to [-1, 1], the centre (t,) and the scale.
+
+    The problem is linear in Y, so the scale only keeps float32 from overflowing.
+    """
+    Y = rows.Y.double()
+    w = torch.ones(len(Y), dtype=Y.dtype, device=Y.device) if rows.w is None else rows.w.double()
+    mean = (w / w.sum()) @ Y if centre else Y.new_zeros(Y.shape[1])  # (t,)
+    Y = Y - mean
+    scale = float(Y.abs().max()) or 1.0
+    narrow_w = None if rows.w is None else rows.w.to(dtype)
+    return replace(rows, Y=(Y / scale).to(dtype), w=narrow_w), mean, scale
+
+
+def check_kernel_range(kernel: Kernel, rows: ArraySource, dtype: torch.dtype) -> None:
+    """Refuse rows whose kernel values, squared and summed, would overflow."""
+    largest = max(float(kernel.diag(block.X).max()) for block in rows.blocks(ASSIGN_ROWS))
+    limit = torch.finfo(dtype).max ** 0.4  # 3e15 in float32
+    if not largest < limit:
+        raise ParameterError(
+            f"K(x, x) must stay below {limit:.0e} for {dtype}, but kernel={kernel!r} gives "
+            f"{largest:.1e} on these rows. Scale the features (StandardScaler)."
+        )

@@ -1,0 +1,288 @@
+"""The local problem, eq. (8): FALKON and direct Nystrom.
+
+A solver is an immutable value with its own settings. It sees a kernel, the rows of one
+cell and their centres; the only loop over rows is over blocks of a source.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, final
+
+import torch
+from torch import Tensor
+
+from parkrr.engine import torch_threads
+from parkrr.errors import NotFiniteError
+from parkrr.factors import EPS, Factor, Preconditioner, cholesky, plus, regular_cholesky
+from parkrr.kernels import Kernel
+from parkrr.lifting import Section
+from parkrr.sources import ArraySource, Block
+
+# A block of kernel values stays in a core's L2 cache between the GEMM, the exponential
+# and the two products: 1 MiB of 2 MiB ran at 2.2e9 entries/s on two cores, 4 MiB at 0.5.
+BLOCK_BYTES = 2**20
+SHORTEST_BLOCK = 64  # rows; at m = 10,000 and d = 90, 52 rows ran 1.4 times as fast as 26
+
+
+class LocalFit(NamedTuple):
+    """What a solver returns: the answer, and how it was reached."""
+
+    weights: Tensor  # (m, t)  alpha = B beta, the coefficients of eq. (13)
+    n_iter: int  # 0 for a direct solve
+    residual: float  # relative, worst output; 0.0 for a direct solve
+    converged: bool
+    rescue: str  # what it needed: "", "jitter ...", "cut-off ..." and "float64 products"
+    dtype: torch.dtype  # in which predictions need their kernel values
+
+
+class Solver(Protocol):
+    """Solves eq. (8) restricted to the span of the centres, eq. (11)."""
+
+    def solve(
+        self,
+        kernel: Kernel,
+        cell: ArraySource,
+        centers: Tensor,
+        *,
+        center_weights: Tensor | None,
+        ridge: float,
+        n_threads: int,
+    ) -> LocalFit: ...
+
+
+class Shard:
+    """Some lifted rows of a cell against its centres, with buffers for one thread."""
+
+    def __init__(self, section: Section, rows: ArraySource) -> None:
+        self.section, self.rows = section, rows
+        self.m = section.right.shape[1]
+        fits = BLOCK_BYTES // (section.right.element_size() * self.m)
+        self.block_rows = min(max(SHORTEST_BLOCK, fits), max(1, rows.n_rows))
+        self.workspace = section.workspace(self.block_rows)
+
+    def normal(self, v: Tensor) -> Tensor:
+        """K' W K v, shape (m, t): one kernel evaluation for both products."""
+        v = v.to(self.workspace.dtype)
+        return self.adjoint(v.shape[1], lambda K, _: K @ v)
+
+    def right_side(self) -> Tensor:
+        """K' W Y, shape (m, t)."""
+        return self.adjoint(self.rows.Y.shape[1], lambda _, block: block.Y)
+
+    def adjoint(self, t: int, values: Callable[[Tensor, Block], Tensor]) -> Tensor:
+        """K' W u summed in float64, shape (m, t), where u (b, t) = values(K, block)."""
+        total = self.workspace.new_zeros(self.m, t, dtype=torch.float64)
+        part = self.workspace.new_empty(self.m, t)
+        for block in self.rows.blocks(self.block_rows):
+            K = self.section(block.X, self.workspace)  # (b, m)
+            u = values(K, block)
+            torch.mm(K.T, u if block.w is None else u * block.w[:, None], out=part)
+            total += part
+        return total
+
+    def gram(self) -> Tensor:
+        """K' W [K, Y], shape (m, m + t), the statistics of the cell.
+
+        Values may be float32, their products and sums are float64: K'K summed in float32
+        stops being positive definite at lambda = 2e-7, n = 9 x 10^5, m = 1000.
+        """
+        m, t = self.m, self.rows.Y.shape[1]
+        total = self.workspace.new_zeros(m, m + t, dtype=torch.float64)
+        wide = total.new_empty(self.block_rows, m + t)
+        for block in self.rows.blocks(self.block_rows):
+            KY = wide[: len(block.X)]
+            KY[:, :m] = self.section(block.X, self.workspace)
+            KY[:, m:] = block.Y
+            K = KY[:, :m] if block.w is None else KY[:, :m] * block.w[:, None]
+            total.addmm_(K.T, KY)
+        return total
+
+
+def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
+    """The sum of part(shard), a thread for each shard."""
+    if len(shards) == 1:
+        return part(shards[0])
+    # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
+    # use both cores at 1.1: blocks in cache are too short to share.
+    with torch_threads(1), ThreadPoolExecutor(len(shards)) as pool:
+        return torch.stack(list(pool.map(part, shards))).sum(0)
+
+
+def shards_of(kernel: Kernel, cell: ArraySource, centers: Tensor, n_threads: int) -> list[Shard]:
+    """The cell lifted once and cut into a shard a thread."""
+    section = kernel.against(centers)
+    rows = cell.map(section.lift).load()
+    return [Shard(section, part) for part in rows.shards(max(1, min(n_threads, rows.n_rows)))]
+
+
+def kernel_of_centers(kernel: Kernel, centers: Tensor) -> Tensor:
+    """K_mm in float64, from float64 distances: in float32 its Cholesky fails at jitter 1e-6."""
+    Z = centers.double()
+    K_mm = kernel(Z, Z)  # (m, m)
+    K_mm.diagonal().copy_(kernel.diag(Z))
+    return K_mm
+
+
+@final
+@dataclass(frozen=True)
+class Direct:
+    """The exact Nystrom estimator from the statistics K'WK and K'WY (appendix, after (13)).
+
+    One pass over the rows, additive over blocks. With K_mm = U U' the system is
+    (U^-1 K'WK U^-T + lambda n I) gamma = U^-1 K'WY, alpha = U^-T gamma. Where every row is
+    a centre it is eq. (10), which needs no statistics.
+    """
+
+    def solve(
+        self,
+        kernel: Kernel,
+        cell: ArraySource,
+        centers: Tensor,
+        *,
+        center_weights: Tensor | None,
+        ridge: float,
+        n_threads: int,
+    ) -> LocalFit:
+        if torch.equal(centers, cell.X):
+            return exact_ridge_regression(kernel, cell, ridge)
+        K_mm = kernel_of_centers(kernel, centers)
+        stats = summed(shards_of(kernel, cell, centers, n_threads), Shard.gram)  # (m, m + t)
+        penalty = ridge / cell.total_weight
+        # Whitening multiplies the rounding of K'WK, at most eps n m, by 1 / jitter: it
+        # stays below lambda n if jitter > eps m / lambda. Up to lambda m / 100 the
+        # jitter touches only what the penalty has already shrunk away.
+        m = len(centers)
+        jitter = m * max(10 * EPS, min(EPS / penalty, penalty / 100))
+        for factor_of_ten in (0, 2, 4, 6):
+            factor = Factor(K_mm, min(jitter * 10**factor_of_ten, 0.1))
+            weights = whitened_solve(factor, stats, ridge)
+            if weights is not None:
+                return LocalFit(weights, 0, 0.0, True, factor.rescue, centers.dtype)
+        raise NotFiniteError(
+            f"a local system of {m} centres cannot be solved at penalty {penalty:.1e}; raise it"
+        )
+
+
+def whitened_solve(factor: Factor, stats: Tensor, ridge: float) -> Tensor | None:
+    """alpha (m, t) from statistics (m, m + t); None if rounding left no positive system."""
+    m = len(stats)
+    half = factor.solve(stats)  # (r, m + t)
+    H = factor.solve(half[:, :m].T)  # (r, r)
+    L = cholesky(plus((H + H.T) / 2, ridge), smallest_pivot=ridge / 2)
+    if L is None:
+        return None
+    gamma = torch.cholesky_solve(half[:, m:], L)  # (r, t)
+    return factor.solve_t(gamma)
+
+
+def exact_ridge_regression(kernel: Kernel, cell: ArraySource, ridge: float) -> LocalFit:
+    """eq. (10): (K_n + lambda n W^-1) alpha = Y, in the order of the cell's rows."""
+    K_n = kernel_of_centers(kernel, cell.X)
+    L, rescue = regular_cholesky(K_n, ridge if cell.w is None else ridge / cell.w.double())
+    weights = torch.cholesky_solve(cell.Y.double(), L)
+    return LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype)
+
+
+@final
+@dataclass(frozen=True)
+class Falkon:
+    """Conjugate gradient on the preconditioned problem, eqs. (12) and (13).
+
+    Parameters
+    ----------
+    max_iter
+        Most iterations.
+    tol
+        Stop when the residual has fallen to this part of the right-hand side.
+    """
+
+    max_iter: int = 100
+    tol: float = 1e-4
+
+    def solve(
+        self,
+        kernel: Kernel,
+        cell: ArraySource,
+        centers: Tensor,
+        *,
+        center_weights: Tensor | None,
+        ridge: float,
+        n_threads: int,
+    ) -> LocalFit:
+        K_mm = kernel_of_centers(kernel, centers)
+        B = Preconditioner(K_mm, center_weights, ridge, cell.total_weight)
+        solution = self.iterate(shards_of(kernel, cell, centers, n_threads), B)
+        rescue, dtype = B.rescue, centers.dtype
+        if dtype == torch.float32 and solution.lost:
+            # Duplicates make B large, and products in float32 become noise: so nine of ten
+            # cells of KEGG at penalty 1e-6, where float64 takes 13 to 38 iterations.
+            dtype, rescue = torch.float64, f"{rescue}, float64 products".removeprefix(", ")
+            shards = shards_of(kernel, cell.to(dtype), centers.to(dtype), n_threads)
+            solution = self.iterate(shards, B)
+        converged = solution.residual <= self.tol
+        weights = B.apply(solution.x)
+        return LocalFit(weights, solution.n_iter, solution.residual, converged, rescue, dtype)
+
+    def iterate(self, shards: list[Shard], B: Preconditioner) -> "Solution":
+        """Minimise eq. (12)."""
+
+        def system(beta: Tensor) -> Tensor:  # its gradient, up to n
+            v = B.apply(beta)
+            return B.apply_t(summed(shards, lambda shard: shard.normal(v))) + B.ridge(beta)
+
+        b = B.apply_t(summed(shards, Shard.right_side))  # (r, t)
+        return conjugate_gradient(system, b, self.max_iter, self.tol)
+
+
+def cheaper(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
+    """The solver that should take less time on n rows and m centres, and why.
+
+    Seconds on one core, from 1.1e9 kernel entries/s, 65e9 float64 operations/s, and 15
+    iterations, which is what cells of a thousand centres need to reach 1e-4. The cubic
+    terms of both are alike (2.7 m^3), so they do not count.
+    """
+    direct = n * m * (1 / 1.1e9 + 2 * m / 65e9)
+    iterative = n * m * (min(15, falkon.max_iter) + 1) / 1.1e9 * (1 + (t - 1) / 4)
+    why = f"estimated {direct:.2g} s direct, {iterative:.2g} s falkon"
+    return (Direct(), why) if direct <= iterative else (falkon, why)
+
+
+class Solution(NamedTuple):
+    """What conjugate gradient found."""
+
+    x: Tensor  # (r, t)
+    n_iter: int
+    residual: float  # relative, worst column
+    lost: bool  # rounding took over: no way down, or nowhere after many steps
+
+
+def conjugate_gradient(
+    system: Callable[[Tensor], Tensor], b: Tensor, max_iter: int, tol: float
+) -> Solution:
+    """Solve system(x) = b for each column of b (r, t).
+
+    Columns share the products and stop counting once they have converged: their step
+    becomes zero, so that rounding cannot undo them.
+    """
+    x = torch.zeros_like(b)
+    residual, direction = b.clone(), b.clone()
+    norm2 = b.square().sum(0)  # (t,)
+    goal = tol**2 * norm2
+    size = norm2.clamp_min(torch.finfo(b.dtype).tiny)
+    n_iter, lost = 0, False
+    while n_iter < max_iter and bool((active := norm2 > goal).any()):
+        image = system(direction)
+        n_iter += 1
+        curvature = (direction * image).sum(0)  # (t,)
+        lost = lost or bool((active & ~(curvature > 0)).any())
+        active &= curvature > 0
+        if not bool(active.any()):
+            break
+        step = torch.where(active, norm2 / curvature, 0.0)
+        x += step * direction
+        residual -= step * image
+        before, norm2 = norm2, residual.square().sum(0)
+        direction = residual + torch.where(active, norm2 / before, 0.0) * direction
+    worst = float((norm2 / size).max().sqrt())
+    return Solution(x, n_iter, worst, lost or (n_iter >= 20 and not worst < 0.1))

@@ -1,0 +1,69 @@
+"""Slow and obvious implementations of the paper, in numpy, one entry at a time."""
+
+import numpy as np
+
+
+def kernel_value(kernel, x, z):
+    """K(x, z) by its textbook formula."""
+    r = np.sqrt(((x - z) ** 2).sum())
+    name = type(kernel).__name__
+    if name == "Gaussian":
+        return np.exp(-(r**2) / (2 * kernel.lengthscale**2))
+    if name == "Laplacian":
+        return np.exp(-r / kernel.lengthscale)
+    if name == "Matern":
+        a = np.sqrt(2 * kernel.nu) * r / kernel.lengthscale
+        return {0.5: 1, 1.5: 1 + a, 2.5: 1 + a + a**2 / 3}[kernel.nu] * np.exp(-a)
+    if name == "Polynomial":
+        return (kernel.gamma * x @ z + kernel.coef0) ** kernel.degree
+    return x @ z
+
+
+def kernel_matrix(kernel, X, Z):
+    """K with entries K(x_i, z_j), shape (n, m)."""
+    return np.array([[kernel_value(kernel, x, z) for z in Z] for x in X])
+
+
+def schur_complements(K, chosen):
+    """SC_q of every row given the rows chosen, as printed below eq. (7)."""
+    if not chosen:
+        return np.diag(K).copy()
+    K_q = K[np.ix_(chosen, chosen)]
+    columns = K[:, chosen]
+    return np.diag(K) - np.einsum("ij,ij->i", columns @ np.linalg.inv(K_q), columns)
+
+
+def greedy(K, count):
+    """Eq. (7) by brute force: the largest Schur complement at each step."""
+    chosen = []
+    for _ in range(count):
+        complements = schur_complements(K, chosen)
+        complements[chosen] = -np.inf
+        chosen.append(int(np.argmax(complements)))
+    return chosen
+
+
+def rkhs_distances(kernel, X, C):
+    """Eq. (5): K(x, x) + K(c, c) - 2 K(x, c), shape (n, Q)."""
+    return np.array(
+        [
+            [
+                kernel_value(kernel, x, x)
+                + kernel_value(kernel, c, c)
+                - 2 * kernel_value(kernel, x, c)
+                for c in C
+            ]
+            for x in X
+        ]
+    )
+
+
+def krr_weights(K_n, Y, penalty):
+    """Eqs. (3) and (10): (K_n + lambda n I)^-1 Y."""
+    return np.linalg.solve(K_n + penalty * len(K_n) * np.eye(len(K_n)), Y)
+
+
+def nystrom_weights(K_nm, K_mm, Y, penalty):
+    """The exact Nystrom estimator (appendix): minimises eq. (12) over alpha = B beta."""
+    n = len(K_nm)
+    return np.linalg.lstsq(K_nm.T @ K_nm + penalty * n * K_mm, K_nm.T @ Y, rcond=None)[0]

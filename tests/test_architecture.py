@@ -1,0 +1,67 @@
+"""The shape of the package is a test, not a memory."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import parkrr
+
+SOURCE = Path(parkrr.__file__).parent
+MODULES = sorted(path for path in SOURCE.glob("*.py") if path.stem != "__init__")
+LAYERS = [
+    {"errors"},
+    {"lifting", "sources", "engine", "factors"},
+    {"kernels"},
+    {"partition", "solvers"},
+    {"model"},
+    {"fit"},
+    {"estimators"},
+]
+HOMES = {"sklearn": "estimators"}
+FUNCTIONS = [
+    pytest.param(node, id=f"{path.stem}.{node.name}")
+    for path in MODULES
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.FunctionDef)
+]
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+def layer(name):
+    [number] = [k for k, names in enumerate(LAYERS) if name in names]
+    return number
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_imports_point_down(module):
+    inner = {n.removeprefix("parkrr.") for n in imports(module) if n.startswith("parkrr.")}
+    assert all(layer(name) < layer(module.stem) for name in inner)
+
+
+@pytest.mark.parametrize("package", sorted(HOMES))
+def test_a_heavy_dependency_has_one_home(package):
+    users = {path.stem for path in MODULES for n in imports(path) if n.split(".")[0] == package}
+    assert users == {HOMES[package]}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_is_at_most_400_lines(module):
+    assert module.read_text().count("\n") <= 400
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_body_is_at_most_40_lines(function):
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    assert not body or body[-1].end_lineno - body[0].lineno < 40
+
+
+def test_the_public_surface_is_what_all_says():
+    assert sorted(parkrr.__all__) == ["ParKClassifier", "ParKRegressor", "__version__"]

@@ -1,0 +1,121 @@
+"""The contract with scikit-learn: its own checks, and what its users do."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from parkrr import ParKClassifier, ParKRegressor
+from parkrr.engine import LocalEngine
+from parkrr.kernels import Gaussian, Laplacian
+
+CONFIGURATIONS = [
+    {},
+    {"centroids": "greedy", "solver": "falkon", "n_cells": 4},
+    {"centroids": "uniform", "solver": "direct", "n_cells": 4},
+    {"n_cells": 1, "solver": "falkon"},
+]
+ESTIMATORS = [
+    estimator(**configuration, random_state=0)
+    for estimator in (ParKRegressor, ParKClassifier)
+    for configuration in CONFIGURATIONS
+]
+
+GRID = {
+    "kernel": ["gaussian", Gaussian(2.0), Laplacian(3.0)],
+    "penalty": [1e-6, 1e-3],
+    "n_cells": ["auto", 1, 3],
+    "n_centers": ["auto", 20],
+    "centroids": ["greedy", "uniform", "rpcholesky"],
+    "solver": ["auto", "falkon", "direct"],
+    "n_candidates": [None, 50],
+    "balance": [True, False],
+    "fit_intercept": [True, False],
+    "max_iter": [50, 100],
+    "tol": [1e-2, 1e-3],
+    "precision": ["auto", "float32", "float64"],
+    "device": ["cpu", torch.device("cpu")],
+    "engine": ["local", LocalEngine(n_threads=1)],
+    "random_state": [None, 0, np.random.RandomState(0)],
+}
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_check_passes(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, np.sin(X[:, 0]) + X[:, 1]
+
+
+def test_the_grid_names_every_parameter():
+    assert set(GRID) == set(ParKRegressor().get_params())
+
+
+@pytest.mark.parametrize("name", sorted(GRID))
+def test_grid_search_runs_over(name, rows):
+    search = GridSearchCV(ParKRegressor(random_state=0), {name: GRID[name]}, cv=2)
+    search.fit(*rows)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
+def test_pickling_changes_no_prediction(estimator, rows):
+    X, y = rows
+    model = estimator(n_cells=3, random_state=0).fit(X, y > 0)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_a_clone_fits_the_same_model(rows):
+    model = ParKRegressor(n_cells=3, random_state=0)
+    expected = model.fit(*rows).predict(rows[0])
+    np.testing.assert_array_equal(clone(model).fit(*rows).predict(rows[0]), expected)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, torch.tensor, np.float32])
+def test_every_kind_of_table_gives_the_same_predictions(frame, rows):
+    X, y = rows
+    X = X.astype(np.float32).astype(np.float64)
+    expected = ParKRegressor(random_state=0).fit(X, y).predict(X)
+    table = frame(X)
+    np.testing.assert_allclose(
+        ParKRegressor(random_state=0, precision="float64").fit(table, y).predict(table),
+        expected,
+        rtol=1e-6,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_column_names_are_kept(frame, rows):
+    X, y = rows
+    table = frame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})
+    assert list(ParKRegressor().fit(table, y).feature_names_in_) == ["a", "b", "c"]
+
+
+def test_it_works_behind_a_scaler(rows):
+    X, y = rows
+    model = make_pipeline(StandardScaler(), ParKRegressor(random_state=0)).fit(X * 1e6, y)
+    assert model.score(X * 1e6, y) > 0.9
+
+
+def test_several_outputs_equal_as_many_fits(rows):
+    X, y = rows
+    Y = np.column_stack([y, y**2])
+    model = ParKRegressor(n_cells=3, solver="direct", random_state=0)
+    together = model.fit(X, Y).predict(X)
+    apart = [model.fit(X, Y[:, k]).predict(X) for k in (0, 1)]
+    np.testing.assert_allclose(together, np.column_stack(apart), rtol=1e-7, atol=1e-7)
