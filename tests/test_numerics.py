@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import threading
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from parkrr import ParKRegressor
+from parkrr.engine import LocalEngine
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.factors import Factor
 from parkrr.kernels import Gaussian, Laplacian, Linear
@@ -162,3 +164,19 @@ def test_a_linear_kernel_recovers_a_linear_function_in_every_cell():
     X = rows_of(100).numpy()
     model = ParKRegressor(Linear(), n_cells=3, fit_intercept=False, balance=False)
     np.testing.assert_allclose(model.fit(X, X[:, 0]).predict(X), X[:, 0], atol=1e-3)
+
+
+def test_tasks_run_side_by_side():
+    both_here = threading.Barrier(2, timeout=30)
+    done = sorted(LocalEngine(n_threads=2).run(lambda task: both_here.wait() >= 0, [0, 1]))
+    assert done == [(0, True), (1, True)]
+
+
+def test_the_default_engine_uses_every_thread_torch_has():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    both_here = threading.Barrier(2, timeout=30)
+    done = sorted(LocalEngine().run(lambda task: both_here.wait() >= 0, [0, 1]))
+    after = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert (done, after) == ([(0, True), (1, True)], 2)

@@ -240,7 +240,7 @@ def test_block_size_does_not_change_the_answer(solver, block_bytes, rows, monkey
     settings = {"n_cells": 3, "solver": solver, "tol": 1e-12, "random_state": 0}
     expected = ParKRegressor(n_centers=50, **settings).fit(X, Y).predict(X)
     monkeypatch.setattr("parkrr.solvers.SHORTEST_BLOCK", 1)
-    monkeypatch.setattr("parkrr.model.RUN_ROWS", 7)
+    monkeypatch.setattr("parkrr.model.LONGEST_RUN", 7)
     monkeypatch.setattr("parkrr.fit.ASSIGN_ROWS", 11)
     for module in ("solvers", "partition", "model"):
         monkeypatch.setattr(f"parkrr.{module}.BLOCK_BYTES", block_bytes)

@@ -56,8 +56,9 @@ class LocalEngine:
         if len(tasks) == 1:
             yield 0, function(tasks[0])
             return
+        workers = min(self.cores, len(tasks))  # read before torch's count changes
         with torch_threads(self.threads_per_task(len(tasks))):
-            yield from in_threads(function, tasks, min(self.cores, len(tasks)))
+            yield from in_threads(function, tasks, workers)
 
 
 def in_threads(

@@ -67,7 +67,7 @@ class Radial(Kernel):
         """c such that the kernel is a plain function of c |x - z|^2."""
 
     @abstractmethod
-    def profile(self, buffers: Tensor, near: bool) -> Tensor:
+    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         """K from c |x - z|^2 in buffers[0], in place; `near` promises no underflow."""
 
     def diag(self, X: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Radial(Kernel):
 
     def narrow(self, X: Tensor, origin: Tensor, dtype: torch.dtype) -> Tensor:
         """As for any kernel, but shifted first, so that 1.6e9 + 1 differs from 1.6e9."""
-        X = (X - origin).to(dtype)
+        X = (X - origin.to(X.dtype)).to(dtype)
         return X.clamp_(-farthest(X), farthest(X))
 
     def check_lengthscale(self) -> None:
@@ -118,7 +118,7 @@ class Gaussian(Radial):
     def coefficient(self) -> float:
         return -0.5 / self.lengthscale**2
 
-    def profile(self, buffers: Tensor, near: bool) -> Tensor:
+    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         return exp_(buffers[0], near)
 
 
@@ -151,7 +151,7 @@ class Laplacian(Radial):
     def coefficient(self) -> float:
         return 1 / self.lengthscale**2
 
-    def profile(self, buffers: Tensor, near: bool) -> Tensor:
+    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         return exp_(root_(buffers[0]).neg_(), near=True)
 
 
@@ -191,7 +191,7 @@ class Matern(Radial):
     def coefficient(self) -> float:
         return 2 * self.nu / self.lengthscale**2
 
-    def profile(self, buffers: Tensor, near: bool) -> Tensor:
+    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         a = root_(buffers[0])
         if self.nu == 0.5:
             return exp_(a.neg_(), near=True)

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Protocol, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ class Profile(Protocol):
     @property
     def coefficient(self) -> float: ...
 
-    def profile(self, buffers: Tensor, near: bool) -> Tensor: ...
+    def profile(self, buffers: list[Tensor], near: bool) -> Tensor: ...
 
 
 class Power(Protocol):
@@ -43,25 +44,43 @@ class Section(ABC):
     """A function of lifted rows: a GEMM against `right`, then `shape` in place."""
 
     right: Tensor  # (d', m)
+    origin: Tensor | float = 0.0  # (d,)  from which rows are measured
     n_buffers = 1
 
     @abstractmethod
-    def lift(self, X: Tensor) -> Tensor:
-        """The rows as the GEMM wants them, shape (n, d'), in the dtype of Z."""
+    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
+        """The rows as the GEMM wants them, shape (n, d'), in the dtype of Z.
+
+        Sections of one kernel differ in their origin alone, so one call can lift rows for
+        several of them, given the origin of each row (n, d).
+        """
 
     @abstractmethod
-    def shape(self, A: Tensor, buffers: Tensor) -> Tensor:
-        """Turn the GEMM in buffers[0] into values, in place."""
+    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
+        """Turn the GEMM in buffers[0] into values, in place there."""
 
-    def workspace(self, n_rows: int) -> Tensor:
-        """Room for blocks of up to n_rows lifted rows, to be reused from block to block."""
-        return self.right.new_empty(self.n_buffers, n_rows, self.right.shape[1])
+    def near(self, radius: float) -> bool:
+        """Whether no value can underflow at rows up to that radius."""
+        return True
 
-    def __call__(self, A: Tensor, workspace: Tensor | None = None) -> Tensor:
-        """Values at lifted rows A (n, d'), shape (n, m): a view of the workspace."""
-        buffers = (self.workspace(len(A)) if workspace is None else workspace)[:, : len(A)]
+    def radii(self, A: Tensor, starts: list[int]) -> list[float]:
+        """Radius of each run of lifted rows A (n, d') that begins at one of `starts`."""
+        return [0.0] * len(starts)
+
+    def workspace(self, n_rows: int) -> list[Tensor]:
+        """Room for blocks of n_rows lifted rows, to be reused from block to block."""
+        m = self.right.shape[1]
+        return [self.right.new_empty(n_rows, m) for _ in range(self.n_buffers)]
+
+    def values(self, A: Tensor, buffers: list[Tensor], near: bool) -> Tensor:
+        """Values at lifted rows A (n, d'), shape (n, m): they are buffers[0]."""
         torch.mm(A, self.right, out=buffers[0])
-        return self.shape(A, buffers)
+        return self.shape(buffers, near)
+
+    def __call__(self, A: Tensor) -> Tensor:
+        """Values at lifted rows A (n, d'), shape (n, m), in memory of their own."""
+        [radius] = self.radii(A, [0])
+        return self.values(A, self.workspace(len(A)), self.near(radius))
 
 
 @final
@@ -74,11 +93,11 @@ class RadialSection(Section):
         self.n_buffers = kernel.n_buffers
         # |x|^2 + |z|^2 - 2xz cancels far from the origin: at |x| ~ 100 a float32 kernel was
         # off by 4e-3. Distances do not change under a shift, so shift first.
-        self.origin = Z.mean(dim=0)  # (d,)
+        self.origin: Tensor = Z.mean(dim=0)  # (d,)
         self.scale = math.sqrt(abs(c))
-        Z = self.scaled(Z)  # (m, d)
+        Z = self.scaled(Z, self.origin)  # (m, d)
         sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
-        self.farthest = float(sq_norms.max()) ** 0.5
+        self.farthest = math.sqrt(float(sq_norms.max()))
         if c > 0:
             # Distances that rounding cannot tell from zero become zero: the root would turn
             # 1e-7 into 3e-4, and a row would not have kernel 1 with its own copy.
@@ -86,20 +105,27 @@ class RadialSection(Section):
         sign = math.copysign(1.0, c)
         self.right = torch.cat([-2 * Z, torch.ones_like(sq_norms), sq_norms], 1).mul_(sign).T
 
-    def scaled(self, X: Tensor) -> Tensor:
-        return ((X - self.origin) * self.scale).clamp_(-farthest(X), farthest(X))
+    def scaled(self, X: Tensor, origin: Tensor) -> Tensor:
+        return (X - origin).mul_(self.scale).clamp_(-farthest(X), farthest(X))
 
-    def lift(self, X: Tensor) -> Tensor:
-        A = X.new_empty(len(X), X.shape[1] + 2, dtype=self.right.dtype)  # (n, d + 2)
-        X = self.scaled(X.to(A.dtype))
+    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
+        X = self.scaled(X.to(self.right.dtype), self.origin if origin is None else origin)
+        A = X.new_empty(len(X), X.shape[1] + 2)  # (n, d + 2)
         A[:, :-2] = X
-        A[:, -2] = X.square().sum(1)
+        torch.sum(X.square_(), 1, out=A[:, -2])
         A[:, -1] = 1
         return A
 
-    def shape(self, A: Tensor, buffers: Tensor) -> Tensor:
-        reach = float(A[:, -2].max()) ** 0.5 + self.farthest
-        return self.kernel.profile(buffers, near=reach**2 < -smallest_exponent(A.dtype))
+    def near(self, radius: float) -> bool:
+        return (radius + self.farthest) ** 2 < -smallest_exponent(self.right.dtype)
+
+    def radii(self, A: Tensor, starts: list[int]) -> list[float]:
+        sq_norms = np.maximum.reduceat(A[:, -2].cpu().numpy(), starts)
+        radii: list[float] = np.sqrt(sq_norms).tolist()
+        return radii
+
+    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
+        return self.kernel.profile(buffers, near)
 
 
 @final
@@ -111,11 +137,11 @@ class InnerSection(Section):
         sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
         self.right = (torch.cat([-2 * Z, sq_norms], 1) if norms else Z).T
 
-    def lift(self, X: Tensor) -> Tensor:
+    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
         A = X.to(self.right.dtype)
         return torch.cat([A, torch.ones_like(A[:, :1])], 1) if self.norms else A
 
-    def shape(self, A: Tensor, buffers: Tensor) -> Tensor:
+    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
         return buffers[0]
 
 
@@ -129,11 +155,11 @@ class PolynomialSection(Section):
         self.right = torch.cat([Z * kernel.gamma, constant], 1).T
         self.diag = kernel.diag(Z) if distance else None
 
-    def lift(self, X: Tensor) -> Tensor:
+    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
         A = X.to(self.right.dtype)
         return torch.cat([A, torch.ones_like(A[:, :1])], 1)
 
-    def shape(self, A: Tensor, buffers: Tensor) -> Tensor:
+    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
         K = buffers[0].pow_(self.kernel.degree)
         return K if self.diag is None else K.mul_(-2).add_(self.diag)
 

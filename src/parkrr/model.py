@@ -3,10 +3,10 @@
 Knows no training data: centroids, and the centres and weights of every cell.
 """
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,9 +18,9 @@ from parkrr.lifting import Section
 from parkrr.partition import assign
 from parkrr.sources import grouped
 
-# Rows routed together: long enough that a cell finds many of its rows in one run (at
-# Q = 512, 128 of them), short enough that predicting needs tens of MB.
-RUN_ROWS = 2**16
+# Rows routed together: enough that a cell finds hundreds of its rows in one run, few enough
+# that predicting takes tens of MB.
+LONGEST_RUN = 2**18
 BLOCK_BYTES = 2**20
 
 
@@ -50,14 +50,25 @@ class Model:
     intercept: Tensor
 
     @cached_property
-    def sections(self) -> list[Section]:
-        """K(., centres) of every cell, prepared once."""
-        return [self.kernel.against(Z) for Z in self.centers]
+    def cells(self) -> "list[Cell]":
+        """K(., centres) and coefficients of every cell, prepared once."""
+        pairs = zip(self.centers, self.weights, strict=True)
+        return [Cell(self.kernel.against(Z), w.to(Z.dtype)) for Z, w in pairs]
+
+    @cached_property
+    def origins(self) -> Tensor:
+        """The point from which each cell measures rows, shape (Q, d)."""
+        zero = torch.zeros_like(self.centroids[0])
+        return torch.stack([(zero + cell.section.origin).to(zero.dtype) for cell in self.cells])
+
+    @cached_property
+    def lifter(self) -> Section:
+        """Lifts rows of all cells at once."""
+        return self.kernel.against(self.centroids)
 
     def __getstate__(self) -> dict[str, object]:
-        state = dict(self.__dict__)
-        state.pop("sections", None)  # derived; twice the size of the model
-        return state
+        derived = ("cells", "origins", "lifter")  # more than twice the size of the model
+        return {key: value for key, value in self.__dict__.items() if key not in derived}
 
     def narrowed(self, X: Tensor) -> Tensor:
         """Rows as the cells see them."""
@@ -71,37 +82,66 @@ class Model:
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Line 2 of Algorithm 2 for each row of X (n, d): one local model each, (n, t)."""
         out = torch.empty(len(X), len(self.intercept), dtype=torch.float64)
-        runs = [slice(a, a + RUN_ROWS) for a in range(0, len(X), RUN_ROWS)]
-        with torch_threads(1), ThreadPoolExecutor(min(n_threads, len(runs))) as pool:
-            values = pool.map(lambda run: self.predict_run(X[run]), runs)
-            for run, part in zip(runs, values, strict=True):
+        rows = min(LONGEST_RUN, max(1, -(-len(X) // n_threads)))
+        runs = [slice(start, start + rows) for start in range(0, len(X), rows)]
+        with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
+            for run, part in zip(runs, pool.map(lambda r: self.run(X[r]), runs), strict=True):
                 out[run] = part
         if not bool(torch.isfinite(out).all()):
             raise NotFiniteError("predictions overflowed; scale the features of X")
         return out
 
-    def predict_run(self, X: Tensor) -> Tensor:
+    def run(self, X: Tensor) -> Tensor:
+        """Predictions for some rows (n, t), sorted on the way so that each cell is met once."""
         X = self.narrowed(X)
-        out = X.new_empty(len(X), len(self.intercept), dtype=torch.float64)
-        order, counts = grouped(assign(self.kernel, X, self.centroids), len(self.centroids))
-        rows = X[order]
-        for q, part in cell_runs(counts):
-            out[order[part]] = self.local(q, rows[part])
-        return out + self.intercept
+        cell_of = assign(self.kernel, X, self.centroids)
+        order, counts = grouped(cell_of, len(self.centroids))
+        X = X[order]
+        A = self.lifter.lift(X, self.origins[cell_of[order]])  # (n, d')
+        values = X.new_empty(len(X), len(self.intercept))
+        pieces = self.pieces(counts)
+        radii = self.lifter.radii(A, [start for _, start, _ in pieces])
+        room = Room()
+        for (q, start, stop), radius in zip(pieces, radii, strict=True):
+            section, w = self.cells[q]
+            if w.dtype == A.dtype:
+                buffers = room.buffers(section, stop - start)
+                K = section.values(A[start:stop], buffers, section.near(radius))
+                torch.mm(K, w, out=values[start:stop])
+            else:  # a cell whose products had to be float64
+                values[start:stop] = section(section.lift(X[start:stop])) @ w
+        out = torch.empty_like(values, dtype=torch.float64)
+        out[order] = values.double() + self.intercept
+        return out
 
-    def local(self, q: int, X: Tensor) -> Tensor:
-        """The local model of cell q at rows X (n, d), eq. (13), shape (n, t)."""
-        section = self.sections[q]
-        A = section.lift(X)
-        w = self.weights[q].to(A.dtype)
-        b = max(1, BLOCK_BYTES // (A.element_size() * len(w)))
-        return torch.cat([(section(part) @ w).double() for part in torch.split(A, b)])
+    def pieces(self, counts: list[int]) -> list[tuple[int, int, int]]:
+        """(cell, start, stop) of blocks that fit the cache, when rows are sorted by cell."""
+        pieces, start = [], 0
+        for q, count in enumerate(counts):
+            rows = max(1, BLOCK_BYTES // (self.centroids.element_size() * len(self.weights[q])))
+            stop = start + count
+            pieces += [(q, a, min(a + rows, stop)) for a in range(start, stop, rows)]
+            start = stop
+        return pieces
 
 
-def cell_runs(counts: list[int]) -> Iterator[tuple[int, slice]]:
-    """(q, rows of q) for every cell that has rows, when rows are sorted by cell."""
-    start = 0
-    for q, count in enumerate(counts):
-        if count:
-            yield q, slice(start, start + count)
-        start += count
+class Cell(NamedTuple):
+    """A local estimator, eq. (13), ready for lifted rows."""
+
+    section: Section
+    weights: Tensor  # (m_q, t)
+
+
+class Room:
+    """Memory for kernel blocks of any shape, taken once and handed out as views."""
+
+    def __init__(self) -> None:
+        self.flat: list[Tensor] = []
+
+    def buffers(self, section: Section, rows: int) -> list[Tensor]:
+        """Room for `rows` rows of that section."""
+        m = section.right.shape[1]
+        if not self.flat or self.flat[0].numel() < rows * m:
+            size = max(rows * m, BLOCK_BYTES // section.right.element_size())
+            self.flat = [section.right.new_empty(size) for _ in range(section.n_buffers)]
+        return [buffer.as_strided((rows, m), (m, 1)) for buffer in self.flat]

@@ -17,11 +17,12 @@ from parkrr.errors import NotFiniteError
 from parkrr.factors import EPS, Factor, Preconditioner, cholesky, plus, regular_cholesky
 from parkrr.kernels import Kernel
 from parkrr.lifting import Section
-from parkrr.sources import ArraySource, Block
+from parkrr.sources import ArraySource
 
 # A block of kernel values stays in a core's L2 cache between the GEMM, the exponential
 # and the two products: 1 MiB of 2 MiB ran at 2.2e9 entries/s on two cores, 4 MiB at 0.5.
 BLOCK_BYTES = 2**20
+PANEL = 128  # columns of K'K at a time: symmetry then saves a third of the work at m = 300
 SHORTEST_BLOCK = 64  # rows; at m = 10,000 and d = 90, 52 rows ran 1.4 times as fast as 26
 
 
@@ -51,35 +52,70 @@ class Solver(Protocol):
     ) -> LocalFit: ...
 
 
+class Piece(NamedTuple):
+    """A block of lifted rows and the room for its products, as views made once."""
+
+    A: Tensor  # (b, d')
+    Y: Tensor  # (b, t)
+    w: Tensor | None  # (b, 1)
+    near: bool
+    buffers: list[Tensor]  # (b, m) each; the first holds K
+    K_t: Tensor  # (m, b)
+    u: Tensor  # (b, t)
+
+
 class Shard:
-    """Some lifted rows of a cell against its centres, with buffers for one thread."""
+    """Some lifted rows of a cell against its centres, with buffers for one thread.
+
+    Pieces are cut once: a view costs a few microseconds at each pass, and holds up the other
+    threads while it is made, which had cost a third of the speed on two cores.
+    """
 
     def __init__(self, section: Section, rows: ArraySource) -> None:
         self.section, self.rows = section, rows
-        self.m = section.right.shape[1]
+        self.m, self.t = section.right.shape[1], rows.Y.shape[1]
         fits = BLOCK_BYTES // (section.right.element_size() * self.m)
         self.block_rows = min(max(SHORTEST_BLOCK, fits), max(1, rows.n_rows))
-        self.workspace = section.workspace(self.block_rows)
+        self.pieces = self.cut(section.workspace(self.block_rows))
+
+    def cut(self, workspace: list[Tensor]) -> list[Piece]:
+        """The blocks of all rows; each uses the same room."""
+        pieces = []
+        u = self.section.right.new_empty(self.block_rows, self.t)
+        for A, Y, w in self.rows.blocks(self.block_rows):
+            buffers = [buffer[: len(A)] for buffer in workspace]
+            [radius] = self.section.radii(A, [0])
+            near = self.section.near(radius)
+            weight = None if w is None else w[:, None]
+            pieces.append(Piece(A, Y, weight, near, buffers, buffers[0].T, u[: len(A)]))
+        return pieces
 
     def normal(self, v: Tensor) -> Tensor:
-        """K' W K v, shape (m, t): one kernel evaluation for both products."""
-        v = v.to(self.workspace.dtype)
-        return self.adjoint(v.shape[1], lambda K, _: K @ v)
+        """K' W K v summed in float64, shape (m, t): one kernel evaluation for both products."""
+        v = v.to(self.section.right.dtype)
+        total, part = self.sums()
+        for piece in self.pieces:
+            K = self.section.values(piece.A, piece.buffers, piece.near)  # (b, m)
+            torch.mm(K, v, out=piece.u)
+            if piece.w is not None:
+                piece.u.mul_(piece.w)
+            torch.mm(piece.K_t, piece.u, out=part)
+            total.add_(part)
+        return total
 
     def right_side(self) -> Tensor:
-        """K' W Y, shape (m, t)."""
-        return self.adjoint(self.rows.Y.shape[1], lambda _, block: block.Y)
-
-    def adjoint(self, t: int, values: Callable[[Tensor, Block], Tensor]) -> Tensor:
-        """K' W u summed in float64, shape (m, t), where u (b, t) = values(K, block)."""
-        total = self.workspace.new_zeros(self.m, t, dtype=torch.float64)
-        part = self.workspace.new_empty(self.m, t)
-        for block in self.rows.blocks(self.block_rows):
-            K = self.section(block.X, self.workspace)  # (b, m)
-            u = values(K, block)
-            torch.mm(K.T, u if block.w is None else u * block.w[:, None], out=part)
-            total += part
+        """K' W Y summed in float64, shape (m, t)."""
+        total, part = self.sums()
+        for piece in self.pieces:
+            self.section.values(piece.A, piece.buffers, piece.near)
+            Y = piece.Y if piece.w is None else piece.Y * piece.w
+            total.add_(torch.mm(piece.K_t, Y, out=part))
         return total
+
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """A float64 total at zero and room for one block's share of it, shape (m, t)."""
+        part = self.section.right.new_empty(self.m, self.t)
+        return torch.zeros_like(part, dtype=torch.float64), part
 
     def gram(self) -> Tensor:
         """K' W [K, Y], shape (m, m + t), the statistics of the cell.
@@ -87,15 +123,18 @@ class Shard:
         Values may be float32, their products and sums are float64: K'K summed in float32
         stops being positive definite at lambda = 2e-7, n = 9 x 10^5, m = 1000.
         """
-        m, t = self.m, self.rows.Y.shape[1]
-        total = self.workspace.new_zeros(m, m + t, dtype=torch.float64)
-        wide = total.new_empty(self.block_rows, m + t)
-        for block in self.rows.blocks(self.block_rows):
-            KY = wide[: len(block.X)]
-            KY[:, :m] = self.section(block.X, self.workspace)
-            KY[:, m:] = block.Y
-            K = KY[:, :m] if block.w is None else KY[:, :m] * block.w[:, None]
-            total.addmm_(K.T, KY)
+        m = self.m
+        total = torch.zeros(m, m + self.t, dtype=torch.float64, device=self.section.right.device)
+        wide = total.new_empty(self.block_rows, m + self.t)
+        for piece in self.pieces:
+            KY = wide[: len(piece.A)]
+            KY[:, :m] = self.section.values(piece.A, piece.buffers, piece.near)
+            KY[:, m:] = piece.Y
+            K = KY[:, :m] if piece.w is None else KY[:, :m] * piece.w
+            for a in range(0, m, PANEL):  # only what is on or right of the diagonal
+                total[a : a + PANEL, a:].addmm_(K[:, a : a + PANEL].T, KY[:, a:])
+        upper = total[:, :m].triu()
+        total[:, :m] = upper + upper.triu(1).T
         return total
 
 
@@ -238,12 +277,12 @@ class Falkon:
 def cheaper(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
     """The solver that should take less time on n rows and m centres, and why.
 
-    Seconds on one core, from 1.1e9 kernel entries/s, 65e9 float64 operations/s, and 15
-    iterations, which is what cells of a thousand centres need to reach 1e-4. The cubic
+    Seconds on one core, from 1.1e9 kernel entries/s, 65e9 float64 operations/s, and 25
+    iterations: cells of taxi1m needed 19 to 36 to reach 1e-4. The cubic
     terms of both are alike (2.7 m^3), so they do not count.
     """
-    direct = n * m * (1 / 1.1e9 + 2 * m / 65e9)
-    iterative = n * m * (min(15, falkon.max_iter) + 1) / 1.1e9 * (1 + (t - 1) / 4)
+    direct = n * m * (1 / 1.1e9 + 1.3 * m / 65e9)
+    iterative = n * m * (min(25, falkon.max_iter) + 1) / 1.1e9 * (1 + (t - 1) / 4)
     why = f"estimated {direct:.2g} s direct, {iterative:.2g} s falkon"
     return (Direct(), why) if direct <= iterative else (falkon, why)
 

@@ -1,0 +1,197 @@
+"""The paper's table on data that fits here: errors and times of ParK, FALKON and D&C.
+
+    python benchmarks/paper_table.py [--trials 3] [--task taxi1m ...]
+
+The first five rows of a task are the paper's methods with its rules (Q = 32, m_q = m rho_q,
+lambda_q = lambda / rho_q, up to 20 iterations); the last ones are what this library adds:
+many balanced cells with more centres in total. Cells run side by side on all cores; the
+paper ran them one after the other.
+"""
+
+import argparse
+import statistics
+import time
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+
+import datasets
+from parkrr.engine import LocalEngine
+from parkrr.fit import Park, with_target_scaled
+from parkrr.kernels import Gaussian
+from parkrr.model import Model
+from parkrr.solvers import Falkon
+from parkrr.sources import ArraySource
+from recording import record
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row group of the table: data, the kernel and penalty of FALKON's authors, a metric."""
+
+    data: tuple
+    sigma: float
+    penalty: float
+    n_centers: int
+    more_centers: int  # D&C v2 has this many times the centres of v1
+    metric: str
+
+
+TASKS = {
+    "taxi1m": Task(("taxi1m",), 1.0, 2e-7, 5000, 6, "MSE"),
+    "airline3m": Task(("airline3m",), 0.9, 1e-8, 5000, 3, "MSE"),
+    "airline3m-cls": Task(("airline3m", "target_cls", "split_cls"), 0.9, 1e-8, 5000, 3, "c-err"),
+    "higgs51k": Task(("higgs51k",), 3.8, 1e-7, 3000, 5, "1-AUC"),
+}
+
+
+def error(metric, y, predicted):
+    if metric == "MSE":
+        return float(np.mean((predicted - y) ** 2))
+    if metric == "c-err":
+        return float(np.mean(np.sign(predicted) != y))
+    return float(1 - roc_auc_score(y, predicted))
+
+
+def settings(task, seed):
+    """The paper to the letter."""
+    return Park(
+        kernel=Gaussian(task.sigma),
+        penalty=task.penalty,
+        n_cells=32,
+        n_centers=task.n_centers,
+        centroids="greedy",
+        n_candidates=None,
+        balance=False,
+        solver="falkon",
+        falkon=Falkon(max_iter=20, tol=1e-4),
+        fit_intercept=False,
+        dtype=torch.float32,
+        engine=LocalEngine(),
+        seed=seed,
+    )
+
+
+def park(rows, how):
+    """A fitted model, and the seconds to place the cells and to fit them."""
+    result = how.fit(rows)
+    largest = max(cell.rows for cell in result.report) / rows.n_rows
+    return result.model, result.place_seconds, result.cells_seconds, largest
+
+
+def divide_and_conquer(rows, how):
+    """D&C-FALK: a random split, and the average of the parts' models."""
+    start = time.perf_counter()
+    rows, intercept, scale = with_target_scaled(rows, centre=False, dtype=how.dtype)
+    rng = np.random.default_rng(how.seed)
+    part_of = torch.from_numpy(rng.integers(how.n_cells, size=rows.n_rows))
+    fitted = how.run(how.tasks(rows.split(part_of, how.n_cells), rows.n_rows))
+    model = Model(
+        kernel=how.kernel,
+        origin=torch.zeros(rows.X.shape[1]),
+        centroids=rows.X[:1],
+        centers=[torch.cat([part.centers.float() for part in fitted])],
+        weights=[torch.cat([part.weights for part in fitted]) * scale / how.n_cells],
+        intercept=intercept,
+    )
+    return model, 0.0, time.perf_counter() - start, 1 / how.n_cells
+
+
+def methods(task, n):
+    """Name, function and changes to the paper's settings, for every row of the table."""
+    m = task.n_centers
+    more = {"balance": True, "n_candidates": 10_000, "solver": "auto"}
+    cells = max(32, n // 2000)
+    yield "ParK", park, {}
+    yield "ParK-Uni", park, {"centroids": "uniform"}
+    yield "FALKON", park, {"n_cells": 1}
+    yield "D&C-FALK v1", divide_and_conquer, {}
+    yield "D&C-FALK v2", divide_and_conquer, {"n_centers": m * task.more_centers}
+    for centroids in ("greedy", "uniform"):
+        for n_cells, total in ((cells // 2, n // 44), (cells // 2, n // 22), (cells, n // 6)):
+            name = f"ParK {centroids}, balanced, Q {n_cells}, m {total:,}"
+            change = {"n_cells": n_cells, "n_centers": total, "centroids": centroids}
+            yield name, park, {**more, **change}
+
+
+def trial(function, task, how, data):
+    X, y, X_test, y_test = (torch.from_numpy(a) for a in data[:4])
+    rows = ArraySource(X, y[:, None])
+    model, init, train, largest = function(rows, how)
+    model.predict(X_test[:1000], how.engine.cores)
+    start = time.perf_counter()
+    predicted = model.predict(X_test, how.engine.cores)[:, 0].numpy()
+    predict = time.perf_counter() - start
+    return {
+        "error": error(task.metric, y_test.numpy(), predicted),
+        "init": init,
+        "train": train,
+        "total": init + train,
+        "predict": predict,
+        "predict_rows_per_second": len(X_test) / predict,
+        "largest": largest,
+        "cells": len(model.centers),
+    }
+
+
+def spread(trials, key, digits):
+    values = [t[key] for t in trials]
+    sd = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):.{digits}f} ± {sd:.{digits}f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--task", choices=TASKS, nargs="*", default=list(TASKS))
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    for name in arguments.task:
+        run_task(name, TASKS[name], arguments.trials)
+
+
+def run_task(name, task, n_trials):
+    data = datasets.load(*task.data, by="variance" if name == "higgs51k" else "deviation")
+    results, rows = [], []
+    for method, function, change in methods(task, len(data.X)):
+        trials = [
+            trial(function, task, replace(settings(task, seed), **change), data)
+            for seed in range(n_trials)
+        ]
+        results.append({"task": name, "method": method, "trials": trials})
+        row = [method, spread(trials, "error", 4)]
+        row += [spread(trials, key, 1) for key in ("init", "train", "total")]
+        row += [spread(trials, "predict", 2)]
+        row += [f"{statistics.mean(t['predict_rows_per_second'] for t in trials) / 1e3:.0f}"]
+        row += [f"{100 * statistics.mean(t['largest'] for t in trials):.1f} %"]
+        rows.append(row)
+        print(*row, sep=" | ", flush=True)
+    record(
+        f"paper_table_{name}",
+        results,
+        f"The paper's table: {name}, {len(data.X):,} training rows",
+        [
+            "method",
+            task.metric,
+            "init s",
+            "train s",
+            "total s",
+            "predict s",
+            "1000 rows/s",
+            "largest cell",
+        ],
+        rows,
+        [
+            f"Gaussian sigma {task.sigma}, penalty {task.penalty}, m {task.n_centers:,} and Q 32 "
+            f"unless named, {n_trials} trials, {len(data.X_test):,} test rows. Mean ± standard "
+            "deviation over trials.",
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
