@@ -19,7 +19,6 @@ class Dataset(NamedTuple):
     y: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
-    y_scale: float
 
 
 def folder():
@@ -34,6 +33,8 @@ def load(name, target="target", split="split", test_value="test", by="deviation"
     Features are divided by their standard deviation or, `by="variance"`, as FALKON's authors
     do with HIGGS, by their variance.
     """
+    if folder() is None:
+        raise SystemExit("set PARKRR_DATA to the folder of the benchmark datasets")
     table = pq.read_table(folder() / f"{name}.parquet")
     features = json.loads(table.schema.metadata[b"park"])["features"]
     test = table[split].to_numpy() == test_value
@@ -43,9 +44,7 @@ def load(name, target="target", split="split", test_value="test", by="deviation"
     if by == "variance":
         scale = scale**2
     X = ((X - mean) / np.where(scale == 0, 1, scale)).astype(np.float32)
-    y_scale = 1.0
     if target == "target" and name != "higgs51k":
-        y_scale = y[~test].std()
-        y = (y - y[~test].mean()) / y_scale
+        y = (y - y[~test].mean()) / y[~test].std()
     y = y.astype(np.float32)
-    return Dataset(X[~test], y[~test], X[test], y[test], y_scale)
+    return Dataset(X[~test], y[~test], X[test], y[test])

@@ -3,9 +3,9 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
+import pytest
 
 from parkrr import ParKRegressor
 from parkrr.kernels import Gaussian
@@ -24,7 +24,7 @@ print(json.dumps({"data": X.nbytes + y.nbytes, "peak": peak, "rows": len(X)}))
 """
 
 
-def test_kin40k_with_one_cell_reaches_the_float64_prototype(dataset):
+def test_kin40k_with_one_cell_is_far_below_falkon(dataset):
     data = dataset("kin40k", split="fold", test_value=0)
     model = ParKRegressor(
         Gaussian(2.5), penalty=1e-6, n_cells=1, n_centers=4000, solver="falkon", random_state=0
@@ -56,13 +56,12 @@ def test_balanced_greedy_cells_are_of_like_size(dataset):
     assert rows.min() >= 0.1 * rows.mean()
 
 
-def test_real_duplicates_are_survived_and_reported(dataset):
+@pytest.mark.parametrize("solver", ["falkon", "direct"])
+def test_real_duplicates_are_survived_and_reported(dataset, solver):
     data = dataset("keggdirected")
-    model = ParKRegressor(Gaussian(3.0), penalty=1e-8, n_cells=8, n_centers=4000, random_state=0)
-    model.fit(data.X, data.y)
-    assert any("jitter" in cell.rescue or "cut-off" in cell.rescue for cell in model.report_)
-    assert np.isfinite(model.predict(data.X_test)).all()
-
-
-def test_the_data_folder_is_not_in_the_repository():
-    assert not list(Path(__file__).parents[1].glob("**/*.parquet"))
+    model = ParKRegressor(
+        Gaussian(3.0), penalty=1e-6, n_cells=8, n_centers=4000, solver=solver, random_state=0
+    ).fit(data.X, data.y)
+    rmse = np.sqrt(np.mean((model.predict(data.X_test) - data.y_test) ** 2))
+    assert all("jitter" in cell.rescue for cell in model.report_)
+    assert rmse < 0.11  # 1.85 for FALKON whose float32 products are not questioned

@@ -11,9 +11,10 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from parkrr import ParKRegressor
-from parkrr.engine import LocalEngine
+from parkrr.engine import LocalEngine, torch_threads
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.factors import Factor
+from parkrr.fit import CellTask, fit_cell
 from parkrr.kernels import Gaussian, Laplacian, Linear
 from parkrr.solvers import Direct, Falkon, cheaper, conjugate_gradient, kernel_of_centers
 from parkrr.sources import ArraySource
@@ -50,7 +51,7 @@ def test_solves_with_the_factor_are_inverses_on_what_it_kept(shift):
 
 
 def test_a_kernel_that_overflowed_is_refused_by_name():
-    with pytest.raises(NotFiniteError, match="kernel of the centres overflowed"):
+    with pytest.raises(NotFiniteError, match="kernel of the centres must be finite"):
         Factor(torch.full((2, 2), torch.inf, dtype=torch.float64), jitter=1e-12)
 
 
@@ -96,6 +97,64 @@ def test_the_tolerance_does_not_depend_on_the_scale_of_the_target():
     assert len(set(steps)) == 1
 
 
+def test_an_automatic_number_of_centres_is_bounded_in_a_cell(monkeypatch):
+    monkeypatch.setattr("parkrr.fit.MOST_AUTO_CENTERS", 40)
+    X = rows_of(300).numpy()
+    [cell] = ParKRegressor(n_cells=1).fit(X, X[:, 0]).report_
+    assert cell.centers == 40
+
+
+def test_there_are_as_many_cells_as_asked_even_above_the_number_of_candidates():
+    X = rows_of(2000).numpy()
+    model = ParKRegressor(n_cells=50, n_candidates=10, balance=False, random_state=0)
+    assert model.fit(X, X[:, 0]).n_cells_ == 50
+
+
+def test_rows_that_are_all_zero_are_no_obstacle_to_a_linear_kernel():
+    X = np.zeros((50, 2))
+    model = ParKRegressor(Linear(), fit_intercept=True).fit(X, np.arange(50.0))
+    np.testing.assert_allclose(model.predict(X), 24.5)
+
+
+def test_many_copies_of_one_row_cannot_be_split_and_are_not_lost():
+    X = np.concatenate([np.zeros((900, 2)), rows_of(100, d=2).numpy()])
+    model = ParKRegressor(n_cells=5, random_state=0).fit(X, X.sum(1))
+    assert sum(cell.rows for cell in model.report_) == 1000
+
+
+def test_direct_weights_too_large_for_float32_predict_in_float64():
+    X = rows_of(3000, d=1, dtype=torch.float32)
+    cell = ArraySource(X, torch.sin(5 * X))
+    fit = Direct().solve(Gaussian(1.0), cell, X[:50], center_weights=None, ridge=3e-7, n_threads=1)
+    assert fit.dtype == torch.float64
+    assert "falkon in float64" in fit.rescue
+
+
+@pytest.mark.parametrize("penalty", [1e-10, 1e-12, 1e-14])
+@pytest.mark.parametrize("m", [50, 500])
+def test_where_statistics_lose_all_digits_a_direct_solve_iterates_and_says_so(penalty, m):
+    X = torch.linspace(-2, 2, 3000, dtype=torch.float64)[
+        np.random.default_rng(0).permutation(3000), None
+    ]
+    cell = ArraySource(X, torch.sin(5 * X))
+    fit = Direct().solve(
+        Gaussian(1.0), cell, X[:m], center_weights=None, ridge=penalty * 3000, n_threads=1
+    )
+    predicted = Gaussian(1.0)(X, X[:m]) @ fit.weights
+    torch.testing.assert_close(predicted, cell.Y, rtol=0, atol=0.02)
+    assert "falkon in float64" in fit.rescue
+
+
+def test_torch_gets_its_threads_back_whatever_order_fits_end_in():
+    before = torch.get_num_threads()
+    first, second = torch_threads(1), torch_threads(1)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert torch.get_num_threads() == before
+
+
 def test_conjugate_gradient_solves_each_column_to_the_tolerance():
     A = kernel_of_centers(Laplacian(1.0), rows_of(40)) + torch.eye(40, dtype=torch.float64)
     b = rows_of(40, d=5, seed=1) * torch.tensor([1e-9, 1.0, 1e9, 1.0, 0.0])
@@ -135,9 +194,21 @@ def test_the_report_is_a_table():
     )
 
 
+class Broken:
+    """A solver that cannot."""
+
+    def solve(self, *_, **__):
+        raise ArithmeticError("no pivot")
+
+
 def test_a_failing_cell_names_itself_across_processes():
-    error = pickle.loads(pickle.dumps(CellError(3, 1200, "K_mm")))
-    assert str(error) == "cell 3 (1,200 rows) could not be fitted: K_mm"
+    cell = ArraySource(rows_of(1200), rows_of(1200, d=1))
+    task = CellTask(3, cell, Gaussian(), Broken(), "", 10, 1e-6, 0, 1)
+    with pytest.raises(CellError) as caught:
+        fit_cell(task)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert str(error) == "cell 3 (1,200 rows) could not be fitted: no pivot"
+    assert isinstance(caught.value.__cause__, ArithmeticError)
 
 
 def test_a_kernel_survives_pickling_and_says_what_it_is():
@@ -154,7 +225,7 @@ def test_a_large_offset_costs_no_precision_in_float32():
     np.testing.assert_allclose(far, near, atol=1e-4)
 
 
-def test_far_rows_are_as_fast_as_near_ones_to_evaluate():
+def test_no_kernel_value_is_subnormal():
     section = Gaussian(1.0).against(rows_of(50, dtype=torch.float32))
     K = section(section.lift(1e6 * rows_of(50, dtype=torch.float32)))
     assert float(K.min()) >= torch.finfo(torch.float32).tiny  # subnormals run 100 times slower

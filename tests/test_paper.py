@@ -1,5 +1,7 @@
 """Carratino, Vigogna, Calandriello, Rosasco: one test per equation or algorithm line."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -66,9 +68,9 @@ def test_the_diagonal_is_the_kernel_of_a_row_with_itself(kernel, rows):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_eq_4_every_row_is_in_exactly_one_cell(kernel, rows):
-    X, Y = rows
-    model = ParKRegressor(kernel, n_cells=3, random_state=0, **PAPER).fit(X, Y)
-    assert sum(cell.rows for cell in model.report_) == len(X)
+    X, Y = tensors(*rows)
+    cells = ArraySource(X, Y).split(assign(kernel, X, X[:9]), 9)
+    assert sorted(torch.cat([cell.index for cell in cells]).tolist()) == list(range(len(X)))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -124,15 +126,21 @@ def test_eq_11_centres_are_rows_of_their_cell(rows):
         np.testing.assert_allclose(distance, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_section_3_2_the_preconditioner_equals_its_definition(weighted, rows):
-    Z = torch.from_numpy(rows[0][:30])
-    K_mm = kernel_of_centers(Laplacian(2.0), Z)
+def test_section_3_2_the_preconditioner_equals_its_definition(rows):
+    K_mm = kernel_of_centers(Laplacian(2.0), torch.from_numpy(rows[0][:30]))
+    n, penalty = 500.0, 1e-3
+    B = Preconditioner(K_mm, None, ridge=penalty * n, n=n)
+    definition = torch.linalg.inv(n / 30 * K_mm @ K_mm + penalty * n * K_mm)
+    dense = B.apply(torch.eye(30, dtype=torch.float64))
+    torch.testing.assert_close(dense @ dense.T, definition, rtol=1e-7, atol=1e-9)
+
+
+def test_section_3_2_the_preconditioner_counts_the_weights_of_the_centres(rows):
+    K_mm = kernel_of_centers(Laplacian(2.0), torch.from_numpy(rows[0][:30]))
     w = torch.linspace(0.5, 1.5, 30, dtype=torch.float64)
     n, penalty = 500.0, 1e-3
-    B = Preconditioner(K_mm, w if weighted else None, ridge=penalty * n, n=n)
-    W = torch.diag(w if weighted else torch.ones_like(w))
-    definition = torch.linalg.inv(n / 30 * K_mm @ W @ K_mm + penalty * n * K_mm)
+    B = Preconditioner(K_mm, w, ridge=penalty * n, n=n)
+    definition = torch.linalg.inv(n / 30 * K_mm @ torch.diag(w) @ K_mm + penalty * n * K_mm)
     dense = B.apply(torch.eye(30, dtype=torch.float64))
     torch.testing.assert_close(dense @ dense.T, definition, rtol=1e-7, atol=1e-9)
 
@@ -239,13 +247,39 @@ def test_block_size_does_not_change_the_answer(solver, block_bytes, rows, monkey
     X, Y = rows
     settings = {"n_cells": 3, "solver": solver, "tol": 1e-12, "random_state": 0}
     expected = ParKRegressor(n_centers=50, **settings).fit(X, Y).predict(X)
-    monkeypatch.setattr("parkrr.solvers.SHORTEST_BLOCK", 1)
-    monkeypatch.setattr("parkrr.model.LONGEST_RUN", 7)
+    monkeypatch.setattr("parkrr.lifting.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("parkrr.lifting.SHORTEST_BLOCK", 1)
+    monkeypatch.setattr("parkrr.model.RUN_BYTES", block_bytes)
     monkeypatch.setattr("parkrr.fit.ASSIGN_ROWS", 11)
-    for module in ("solvers", "partition", "model"):
-        monkeypatch.setattr(f"parkrr.{module}.BLOCK_BYTES", block_bytes)
     actual = ParKRegressor(n_centers=50, **settings).fit(X, Y).predict(X)
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
+
+
+class LastFirst(LocalEngine):
+    """An engine that runs tasks one by one and backwards."""
+
+    def run(self, function, tasks):
+        for number in reversed(range(len(tasks))):
+            yield number, function(pickle.loads(pickle.dumps(tasks[number])))
+
+
+@pytest.mark.parametrize("solver", ["falkon", "direct"])
+def test_the_engine_does_not_change_the_answer(solver, rows):
+    X, Y = rows
+    settings = {"n_cells": 5, "n_centers": 50, "solver": solver, "tol": 1e-12, "random_state": 0}
+    expected = ParKRegressor(**settings).fit(X, Y).predict(X)
+    actual = ParKRegressor(engine=LastFirst(), **settings).fit(X, Y).predict(X)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-6, 1e6, 1e300])
+@pytest.mark.parametrize("solver", ["falkon", "direct"])
+def test_only_ratios_of_weights_matter(solver, scale, rows):
+    X, Y = rows
+    w = np.random.default_rng(1).uniform(0.1, 3, size=len(X))
+    model = ParKRegressor(n_cells=3, n_centers=60, solver=solver, tol=1e-12, random_state=0)
+    expected = model.fit(X, Y, w).predict(X)
+    np.testing.assert_allclose(model.fit(X, Y, scale * w).predict(X), expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("solver", ["falkon", "direct"])

@@ -65,9 +65,11 @@ def test_the_grid_names_every_parameter():
 
 
 @pytest.mark.parametrize("name", sorted(GRID))
-def test_grid_search_runs_over(name, rows):
-    search = GridSearchCV(ParKRegressor(random_state=0), {name: GRID[name]}, cv=2)
-    search.fit(*rows)
+@pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
+def test_grid_search_runs_over(name, estimator, rows):
+    X, y = rows
+    search = GridSearchCV(estimator(random_state=0), {name: GRID[name]}, cv=2)
+    search.fit(X, y > 0)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 

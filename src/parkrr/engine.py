@@ -5,6 +5,7 @@ need, and results with the number of their task. Torch releases the GIL inside a
 operation, so threads are enough.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -54,7 +55,8 @@ class LocalEngine:
     ) -> Iterator[tuple[int, Result]]:
         """Yield (number, function(task)) as tasks finish; start them in the order given."""
         if len(tasks) == 1:
-            yield 0, function(tasks[0])
+            with torch_threads(self.cores):
+                yield 0, function(tasks[0])
             return
         workers = min(self.cores, len(tasks))  # read before torch's count changes
         with torch_threads(self.threads_per_task(len(tasks))):
@@ -74,12 +76,32 @@ def in_threads(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Let torch use `count` threads an operation, and put back what the caller had."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+class TorchThreads:
+    """How many threads torch uses an operation: one number for the whole process.
+
+    Several threads may ask at once and leave in any order; the last to ask is heard, and the
+    last to leave puts back what was there before.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.asked: list[tuple[object, int]] = []
+        self.before = 0
+
+    @contextmanager
+    def __call__(self, count: int) -> Iterator[None]:
+        """Let torch use `count` threads an operation while the context lasts."""
+        token = (object(), count)
+        with self.lock:
+            self.before = self.before if self.asked else torch.get_num_threads()
+            self.asked.append(token)
+            torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.asked.remove(token)
+                torch.set_num_threads(self.asked[-1][1] if self.asked else self.before)
+
+
+torch_threads = TorchThreads()

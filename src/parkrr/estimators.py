@@ -80,25 +80,21 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _park(self, rows: ArraySource) -> Park:
         """Algorithm 1 with every parameter checked and every "auto" made a number."""
-        n = rows.n_rows
-        auto_cells, auto_centers = max(1, round(n / AUTO_CELL_ROWS)), min(n, 1000 + n // 5)
-        n_cells = auto_cells if self.n_cells == "auto" else self.n_cells
-        n_centers = auto_centers if self.n_centers == "auto" else self.n_centers
-        if self.n_candidates is not None:
-            check_integer("n_candidates", self.n_candidates)
+        auto_cells = max(1, round(rows.n_rows / AUTO_CELL_ROWS))
         return Park(
             kernel=as_kernel(self.kernel),
             penalty=check_positive("penalty", self.penalty),
-            n_cells=check_integer("n_cells", n_cells),
-            n_centers=check_integer("n_centers", n_centers),
+            n_cells=check_integer_or("n_cells", self.n_cells, "auto") or auto_cells,
+            n_centers=check_integer_or("n_centers", self.n_centers, "auto"),
             centroids=check_one_of("centroids", self.centroids, CENTROIDS),
-            n_candidates=self.n_candidates,
-            balance=bool(self.balance),
+            n_candidates=check_integer_or("n_candidates", self.n_candidates, None),
+            balance=check_bool("balance", self.balance),
             solver=check_one_of("solver", self.solver, SOLVERS),
             falkon=Falkon(
-                check_integer("max_iter", self.max_iter), check_positive("tol", self.tol)
+                check_integer("max_iter", self.max_iter),
+                check_positive("tol", self.tol),
             ),
-            fit_intercept=bool(self.fit_intercept),
+            fit_intercept=check_bool("fit_intercept", self.fit_intercept),
             dtype=self._dtype(rows),
             engine=as_engine(self.engine),
             seed=int(check_random_state(self.random_state).randint(2**31)),
@@ -138,7 +134,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         "auto" is a cell per 2,000 rows.
     n_centers
         Nystrom centres of all cells together; cell q gets the share rho_q. "auto" is
-        1,000 and a fifth of the rows.
+        1,000 and a fifth of the rows, and at most 3,000 in a cell.
     centroids
         "greedy" (the paper: the largest Schur complement), "uniform" (the paper's
         ParK-Uni) or "rpcholesky" (drawn with probability proportional to the complement).
@@ -146,7 +142,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         "falkon" (preconditioned conjugate gradient), "direct" (exact Nystrom, one pass) or
         "auto", the one estimated to be faster in each cell.
     n_candidates
-        Rows among which centroids are chosen; None takes all of them, as the paper does.
+        Rows among which centroids are chosen, at least four a cell; None takes all of them,
+        as the paper does, and for anything but "uniform" 8 bytes of memory a row and cell.
     balance
         Merge cells that are too small and split those that are too large.
     fit_intercept
@@ -172,7 +169,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     n_cells_
         Number of cells.
     n_iter_
-        Most passes over the rows of any cell.
+        Most iterations in any cell; 1 for a direct solve.
     seconds_
         Wall time spent placing cells and fitting them.
 
@@ -240,8 +237,9 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        columns = np.arange(len(self.classes_))[len(self.classes_) == 2 :]
-        self._fit(rows, np.where(codes[:, None] == columns, 1.0, -1.0), sample_weight)
+        columns = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        is_class = np.equal.outer(codes, columns)  # (n, k), or (n, 1) for two classes
+        self._fit(rows, is_class.astype(np.float32) * 2 - 1, sample_weight)
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -264,16 +262,21 @@ def as_source(
     w = None
     if sample_weight is not None:
         w = check_weights(sample_weight, len(X))
-        X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
+        if (w == 0).any():
+            X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
     weights = None if w is None else as_tensor(w).to(device)
     return ArraySource(as_tensor(X).to(device), as_tensor(Y).to(device), weights)
 
 
 def as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor, without a copy. It is never written to."""
+    """The array as a tensor, without a copy if torch can. It is never written to."""
+    if min(array.strides, default=0) < 0:
+        array = array.copy()
+    if array.flags.writeable:
+        return torch.from_numpy(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(array))
+        return torch.from_numpy(array)
 
 
 def check_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
@@ -290,11 +293,25 @@ def check_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     return w
 
 
-def check_integer(name: str, value: Any) -> int:
+def check_integer(name: str, value: Any, rule: str = "a whole number >= 1") -> int:
     """The value as an int of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ParameterError(f"{name} must be a whole number >= 1, got {value!r}")
+        raise ParameterError(f"{name} must be {rule}, got {value!r}")
     return int(value)
+
+
+def check_integer_or(name: str, value: Any, exception: str | None) -> int | None:
+    """The value as an int of at least 1, or None where it is the one exception."""
+    if value is exception or (isinstance(value, str) and value == exception):
+        return None
+    return check_integer(name, value, f"a whole number >= 1 or {exception!r}")
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """The value as a bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def check_positive(name: str, value: Any) -> float:
@@ -306,7 +323,7 @@ def check_positive(name: str, value: Any) -> float:
 
 def check_one_of(name: str, value: Any, allowed: Any) -> str:
     """The value, if it is one of those allowed."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ParameterError(f"{name} must be one of {sorted(allowed)}, got {value!r}")
     return str(value)
 

@@ -30,8 +30,8 @@ class Factor:
     def __init__(self, K_mm: Tensor, jitter: float) -> None:
         if not bool(torch.isfinite(K_mm).all()):
             raise NotFiniteError(
-                "the kernel of the centres overflowed; scale the features, or choose a "
-                "kernel that is bounded"
+                "the kernel of the centres must be finite, but has infinite or NaN entries; "
+                "scale the features, or choose a kernel that is bounded"
             )
         size = float(K_mm.diagonal().max())
         self.rescue = ""
@@ -100,7 +100,7 @@ class Preconditioner:
         inner = U.T @ weighted / len(U)  # (r, r)
         self.penalty, self.n = ridge / n, n
         self.S, rescue = regular_cholesky(inner, self.penalty)
-        self.rescue = self.factor.rescue or rescue
+        self.rescue = ", ".join(filter(None, [self.factor.rescue, rescue]))
 
     def apply(self, v: Tensor) -> Tensor:
         """B v, shape (m, t)."""
@@ -121,10 +121,10 @@ def regular_cholesky(A: Tensor, shift: float | Tensor) -> tuple[Tensor, str]:
     """The lower factor of A + shift I, and the jitter it took if rounding ate the shift."""
     size = float(A.diagonal().max())
     for jitter in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
-        L = cholesky(plus(plus(A, shift), jitter * size), smallest_pivot=0.0)
+        L = cholesky(plus(A, shift + jitter * size), smallest_pivot=0.0)
         if L is not None:
             return L, f"jitter {jitter:.0e}" if jitter else ""
     raise NotFiniteError(
-        f"a local system of size {size:.1e} is not positive definite; scale the features, or "
-        f"raise the penalty"
+        f"the local system must be finite, but its largest entry is {size:.1e}; scale the "
+        f"features, or raise the penalty"
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parkrr.engine import LocalEngine
 from parkrr.errors import CellError, NotFiniteError, ParameterError
-from parkrr.kernels import Kernel
+from parkrr.kernels import Kernel, Radial
 from parkrr.model import Model
 from parkrr.partition import assign, balanced, choose_centroids
 from parkrr.solvers import Direct, Falkon, Solver, cheaper
@@ -23,6 +23,9 @@ from parkrr.sources import ArraySource, draw
 PARTITION_ROWS_PER_CELL = 100
 # When cells are balanced, one lighter than this is merged: too few rows for a model.
 LIGHTEST_CELL = 32
+CANDIDATES_PER_CELL = 4  # at least, or greedy would have no choice
+# Most centres of a cell when their number is automatic: K_mm of 3,000 takes 72 MB.
+MOST_AUTO_CENTERS = 3000
 ORIGIN_ROWS = 10_000  # whose mean is subtracted before rows are narrowed to float32
 ASSIGN_ROWS = 2**16  # rows routed by one task
 
@@ -36,7 +39,7 @@ class CellReport:
     cell
         Its number.
     rows, weight
-        Rows, and the sum of their weights.
+        Rows, and the sum of their weights, which are scaled to mean one over all rows.
     centers
         Nystrom centres, m_q.
     penalty
@@ -89,6 +92,10 @@ class CellTask:
     seed: int
     n_threads: int
 
+    @property
+    def work(self) -> int:
+        return self.cell.n_rows * self.m_q
+
 
 class CellResult(NamedTuple):
     """A local estimator, eq. (13), and how it was found."""
@@ -105,7 +112,7 @@ class Park:
     kernel: Kernel
     penalty: float
     n_cells: int
-    n_centers: int
+    n_centers: int | None
     centroids: str
     n_candidates: int | None
     balance: bool
@@ -119,14 +126,15 @@ class Park:
     def fit(self, rows: ArraySource) -> FitResult:
         """Algorithm 1: line 2 chooses centroids, 3-6 divide the rows, 7-10 fit the cells."""
         start = time.perf_counter()
+        seeds = np.random.SeedSequence(self.seed).generate_state(3).tolist()
         rows, intercept, scale = with_target_scaled(rows, self.fit_intercept, self.dtype)
-        origin = rows.sample(ORIGIN_ROWS, self.seed).X.double().mean(0)  # (d,)
+        origin = rows.sample(ORIGIN_ROWS, seeds[0]).X.double().mean(0)  # (d,)
         rows = rows.map(partial(self.kernel.narrow, origin=origin, dtype=self.dtype))
         check_kernel_range(self.kernel, rows, self.dtype)
-        centroids, cells = self.divide(rows, self.place(rows))  # (Q, d), Q sources
+        centroids, cells = self.divide(rows, self.place(rows, seeds[1]))  # (Q, d), Q sources
         placed = time.perf_counter()
 
-        fitted = self.run(self.tasks(cells, rows.total_weight))
+        fitted = self.run(self.tasks(cells, rows.total_weight, seeds[2]))
         model = Model(
             kernel=self.kernel,
             origin=origin,
@@ -138,27 +146,21 @@ class Park:
         report = [cell.report for cell in fitted]
         return FitResult(model, report, placed - start, time.perf_counter() - placed)
 
-    def place(self, rows: ArraySource) -> Tensor:
+    def place(self, rows: ArraySource, seed: int) -> Tensor:
         """Line 2: centroids by the rule, eq. (7), balanced unless switched off; (Q, d)."""
-        n_candidates = self.n_candidates or rows.n_rows
         n_cells = self.n_cells
         if self.balance:
             n_cells = max(1, min(n_cells, int(rows.total_weight / LIGHTEST_CELL)))
-        size = max(n_candidates, PARTITION_ROWS_PER_CELL * n_cells)
-        sample = rows.sample(size, self.seed)
+        n_candidates = max(self.n_candidates or rows.n_rows, CANDIDATES_PER_CELL * n_cells)
+        sample = rows.sample(max(n_candidates, PARTITION_ROWS_PER_CELL * n_cells), seed)
         C = choose_centroids(
-            self.kernel,
-            sample.X,
-            self.centroids,
-            n_cells,
-            n_candidates=n_candidates,
-            seed=self.seed,
+            self.kernel, sample.X, self.centroids, n_cells, n_candidates=n_candidates, seed=seed
         )
         if not self.balance or len(C) == 1:
             return C
-        seen = sample.total_weight / rows.total_weight
+        lightest = LIGHTEST_CELL * sample.total_weight / rows.total_weight
         return balanced(
-            self.kernel, sample.X, sample.w, C, rule=self.centroids, lightest=LIGHTEST_CELL * seen
+            self.kernel, sample.X, sample.w, C, rule=self.centroids, lightest=lightest, seed=seed
         )
 
     def divide(self, rows: ArraySource, centroids: Tensor) -> tuple[Tensor, list[ArraySource]]:
@@ -167,24 +169,30 @@ class Park:
         place = partial(assign_rows, self.kernel, centroids)
         parts = dict(self.engine.run(place, shards))
         cell_of = torch.cat([parts[k] for k in range(len(shards))])  # (n,)
-        present, cell_of = torch.unique(cell_of, return_inverse=True)
-        return centroids[present], rows.split(cell_of, len(present))
+        present = torch.bincount(cell_of, minlength=len(centroids)) > 0  # (Q,)
+        number = present.cumsum(0) - 1
+        return centroids[present], rows.split(number[cell_of], int(present.sum()))
 
-    def tasks(self, cells: list[ArraySource], n: float) -> list[CellTask]:
+    def tasks(self, cells: list[ArraySource], n: float, seed: int) -> list[CellTask]:
         """m_q = m rho_q and lambda_q = lambda / rho_q (paper, section 5 and Theorem 4)."""
-        seeds = np.random.default_rng(self.seed).integers(2**31, size=len(cells))
+        seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()
         n_threads = self.engine.threads_per_task(len(cells))
         tasks = []
         for q, cell in enumerate(cells):
             rho_q = cell.total_weight / n
-            m_q = min(cell.n_rows, max(1, math.ceil(self.n_centers * rho_q)))
+            m_q = self.centers_of(cell, rho_q, n)
             solver, why = self.solver_for(cell, m_q)
             lambda_q = self.penalty / rho_q
-            task = CellTask(
-                q, cell, self.kernel, solver, why, m_q, lambda_q, int(seeds[q]), n_threads
-            )
+            task = CellTask(q, cell, self.kernel, solver, why, m_q, lambda_q, seeds[q], n_threads)
             tasks.append(task)
         return tasks
+
+    def centers_of(self, cell: ArraySource, rho_q: float, n: float) -> int:
+        """m_q; an automatic m is 1,000 and a fifth of the rows, and bounded in each cell."""
+        m, most = self.n_centers, cell.n_rows
+        if m is None:
+            m, most = 1000 + int(n) // 5, min(most, MOST_AUTO_CENTERS)
+        return min(most, max(1, math.ceil(m * rho_q)))
 
     def solver_for(self, cell: ArraySource, m_q: int) -> tuple[Solver, str]:
         if self.solver == "auto":
@@ -192,9 +200,17 @@ class Park:
         return (Direct() if self.solver == "direct" else self.falkon), "asked for"
 
     def run(self, tasks: list[CellTask]) -> list[CellResult]:
-        """Lines 7-10. The largest cells start first, so that none is left to run alone."""
-        order = sorted(tasks, key=lambda task: -task.cell.n_rows * task.m_q)
-        fitted = {order[k].q: result for k, result in self.engine.run(fit_cell, order)}
+        """Lines 7-10, the largest cells first, so that none is left to run alone.
+
+        A cell with more than a core's share of the work gets all cores to itself.
+        """
+        work = sorted(tasks, key=lambda task: -task.work)
+        share = sum(task.work for task in tasks) / self.engine.cores
+        large = [replace(t, n_threads=self.engine.cores) for t in work if t.work > share]
+        groups = [*([task] for task in large), work[len(large) :]]
+        fitted: dict[int, CellResult] = {}
+        for group in filter(None, groups):
+            fitted |= {group[k].q: result for k, result in self.engine.run(fit_cell, group)}
         return [fitted[task.q] for task in tasks]
 
 
@@ -214,6 +230,8 @@ def fit_loaded_cell(task: CellTask) -> CellResult:
     drawn = draw(cell.n_rows, task.m_q, task.seed).to(cell.X.device)
     centers = cell.X[drawn]  # (m_q, d)
     w = None if cell.w is None else cell.w[drawn].double()
+    if float(task.kernel.diag(centers).max()) == 0:  # K is zero, and so is every function
+        centers, drawn = torch.ones_like(centers[:1]), drawn[:1]
     fit = task.solver.solve(
         task.kernel,
         cell,
@@ -254,19 +272,26 @@ def with_target_scaled(
 ) -> tuple[ArraySource, Tensor, float]:
     """The rows with targets centred and scaled to [-1, 1], the centre (t,) and the scale.
 
-    The problem is linear in Y, so the scale only keeps float32 from overflowing.
+    The problem is linear in Y, so the scale only keeps float32 from overflowing. For the
+    same reason weights are scaled to mean one, which changes nothing: lambda n follows.
     """
-    Y = rows.Y.double()
-    w = torch.ones(len(Y), dtype=Y.dtype, device=Y.device) if rows.w is None else rows.w.double()
-    mean = (w / w.sum()) @ Y if centre else Y.new_zeros(Y.shape[1])  # (t,)
+    Y, w = rows.Y.double(), rows.w
+    if w is not None:
+        w = w / w.max()  # first, for the sum of weights near 1e308 is infinite
+        w = w / w.mean()
+    mean = Y.new_zeros(Y.shape[1])  # (t,)
+    if centre:
+        mean = Y.mean(0) if w is None else w.double() @ Y / len(Y)
     Y = Y - mean
-    scale = float(Y.abs().max()) or 1.0
-    narrow_w = None if rows.w is None else rows.w.to(dtype)
-    return replace(rows, Y=(Y / scale).to(dtype), w=narrow_w), mean, scale
+    scale = max(abs(float(end)) for end in Y.aminmax()) or 1.0
+    narrow_w = None if w is None else w.to(dtype)
+    return replace(rows, Y=Y.div_(scale).to(dtype), w=narrow_w), mean, scale
 
 
 def check_kernel_range(kernel: Kernel, rows: ArraySource, dtype: torch.dtype) -> None:
     """Refuse rows whose kernel values, squared and summed, would overflow."""
+    if isinstance(kernel, Radial):  # K(x, x) = 1
+        return
     largest = max(float(kernel.diag(block.X).max()) for block in rows.blocks(ASSIGN_ROWS))
     limit = torch.finfo(dtype).max ** 0.4  # 3e15 in float32
     if not largest < limit:

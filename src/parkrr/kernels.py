@@ -9,6 +9,7 @@ To add your own, derive from :class:`Radial` (a formula of the distance) or :cla
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 from typing import final
 
 import torch
@@ -20,8 +21,8 @@ from parkrr.lifting import (
     PolynomialSection,
     RadialSection,
     Section,
+    coordinate_limit,
     exp_,
-    farthest,
     root_,
 )
 
@@ -82,12 +83,13 @@ class Radial(Kernel):
     def narrow(self, X: Tensor, origin: Tensor, dtype: torch.dtype) -> Tensor:
         """As for any kernel, but shifted first, so that 1.6e9 + 1 differs from 1.6e9."""
         X = (X - origin.to(X.dtype)).to(dtype)
-        return X.clamp_(-farthest(X), farthest(X))
+        return X.clamp_(-coordinate_limit(X), coordinate_limit(X))
 
     def check_lengthscale(self) -> None:
-        if not 0 < self.lengthscale < math.inf:  # also rejects NaN
+        if not 1e-100 <= self.lengthscale <= 1e100:  # also rejects NaN; its square is used
             raise ParameterError(
-                f"lengthscale must be positive and finite, got {self.lengthscale!r}"
+                f"lengthscale must be between 1e-100 and 1e100, got {self.lengthscale!r}; "
+                f"scale the features instead"
             )
 
 
@@ -230,7 +232,7 @@ class Polynomial(Kernel):
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.degree < 1 or self.degree != int(self.degree):
+        if not isinstance(self.degree, Integral) or self.degree < 1:
             raise ParameterError(f"degree must be a whole number >= 1, got {self.degree!r}")
         if not 0 < self.gamma < math.inf:
             raise ParameterError(f"gamma must be positive and finite, got {self.gamma!r}")
@@ -290,6 +292,6 @@ def as_kernel(kernel: Kernel | str) -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return kernel
-    if kernel in KERNELS:
+    if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel]()
     raise ParameterError(f"kernel must be a Kernel or one of {sorted(KERNELS)}, got {kernel!r}")

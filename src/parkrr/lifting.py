@@ -13,6 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+# A block of kernel values stays in a core's L2 cache between the GEMM, the exponential and
+# the products: 1 MiB of 2 MiB ran at 2.2e9 entries/s on two cores, 4 MiB at 0.5.
+BLOCK_BYTES = 2**20
+SHORTEST_BLOCK = 64  # rows; at m = 10,000 and d = 90, 52 rows ran 1.4 times as fast as 26
+
 
 class Profile(Protocol):
     """What a section must know of a radial kernel."""
@@ -67,6 +72,11 @@ class Section(ABC):
         """Radius of each run of lifted rows A (n, d') that begins at one of `starts`."""
         return [0.0] * len(starts)
 
+    def block_rows(self, n_rows: int) -> int:
+        """How many of n_rows rows to take at a time."""
+        fits = BLOCK_BYTES // (self.right.element_size() * self.right.shape[1])
+        return min(max(SHORTEST_BLOCK, fits), max(1, n_rows))
+
     def workspace(self, n_rows: int) -> list[Tensor]:
         """Room for blocks of n_rows lifted rows, to be reused from block to block."""
         m = self.right.shape[1]
@@ -106,7 +116,7 @@ class RadialSection(Section):
         self.right = torch.cat([-2 * Z, torch.ones_like(sq_norms), sq_norms], 1).mul_(sign).T
 
     def scaled(self, X: Tensor, origin: Tensor) -> Tensor:
-        return (X - origin).mul_(self.scale).clamp_(-farthest(X), farthest(X))
+        return (X - origin).mul_(self.scale).clamp_(-coordinate_limit(X), coordinate_limit(X))
 
     def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
         X = self.scaled(X.to(self.right.dtype), self.origin if origin is None else origin)
@@ -164,7 +174,7 @@ class PolynomialSection(Section):
         return K if self.diag is None else K.mul_(-2).add_(self.diag)
 
 
-def farthest(X: Tensor) -> float:
+def coordinate_limit(X: Tensor) -> float:
     """A coordinate this large still has a finite |x|^2; every kernel is 0 long before."""
     return float(torch.finfo(X.dtype).max ** 0.5) / (8 * X.shape[1])
 

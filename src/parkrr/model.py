@@ -18,10 +18,9 @@ from parkrr.lifting import Section
 from parkrr.partition import assign
 from parkrr.sources import grouped
 
-# Rows routed together: enough that a cell finds hundreds of its rows in one run, few enough
-# that predicting takes tens of MB.
-LONGEST_RUN = 2**18
-BLOCK_BYTES = 2**20
+# Features routed together: enough that a cell finds hundreds of its rows in one run (466,000
+# rows of 9 features), and some five times this memory a thread.
+RUN_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,17 @@ class Model:
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Line 2 of Algorithm 2 for each row of X (n, d): one local model each, (n, t)."""
         out = torch.empty(len(X), len(self.intercept), dtype=torch.float64)
-        rows = min(LONGEST_RUN, max(1, -(-len(X) // n_threads)))
+        longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
+        rows = min(longest, max(1, -(-len(X) // n_threads)))
         runs = [slice(start, start + rows) for start in range(0, len(X), rows)]
         with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
             for run, part in zip(runs, pool.map(lambda r: self.run(X[r]), runs), strict=True):
                 out[run] = part
         if not bool(torch.isfinite(out).all()):
-            raise NotFiniteError("predictions overflowed; scale the features of X")
+            raise NotFiniteError(
+                f"predictions must be finite, but {self.kernel!r} overflowed on rows with values "
+                f"up to {float(X.abs().max()):.1e}; scale the features of X as in fit"
+            )
         return out
 
     def run(self, X: Tensor) -> Tensor:
@@ -118,8 +121,7 @@ class Model:
         """(cell, start, stop) of blocks that fit the cache, when rows are sorted by cell."""
         pieces, start = [], 0
         for q, count in enumerate(counts):
-            rows = max(1, BLOCK_BYTES // (self.centroids.element_size() * len(self.weights[q])))
-            stop = start + count
+            rows, stop = self.cells[q].section.block_rows(count), start + count
             pieces += [(q, a, min(a + rows, stop)) for a in range(start, stop, rows)]
             start = stop
         return pieces
@@ -142,6 +144,6 @@ class Room:
         """Room for `rows` rows of that section."""
         m = section.right.shape[1]
         if not self.flat or self.flat[0].numel() < rows * m:
-            size = max(rows * m, BLOCK_BYTES // section.right.element_size())
+            size = max(rows, section.block_rows(2**30)) * m
             self.flat = [section.right.new_empty(size) for _ in range(section.n_buffers)]
         return [buffer.as_strided((rows, m), (m, 1)) for buffer in self.flat]

@@ -13,9 +13,6 @@ from torch import Tensor
 from parkrr.kernels import Kernel
 from parkrr.sources import draw
 
-# Bytes of distances held at once. They are read twice, by the GEMM and by the argmin.
-BLOCK_BYTES = 2**20
-
 # A cell is light below and heavy above this part of the mean. Decided on a sample, so a
 # little inside what is promised for all rows: a tenth, and four times.
 LIGHT, HEAVY = 0.2, 3.0
@@ -78,7 +75,7 @@ def pivots(kernel: Kernel, X: Tensor, count: int, pick: Callable[[Tensor], int])
         schur = (schur - F[q].square()).clamp_min_(0)
         schur[c] = 0  # exact, so that no row is chosen twice
         chosen.append(c)
-    return torch.tensor(chosen or [0])  # one row, even if K is zero
+    return torch.tensor(chosen or [0], device=X.device)  # one row, even if K is zero
 
 
 CENTROIDS: dict[str, Callable[[Kernel, Tensor, int, int], Tensor]] = {
@@ -98,14 +95,22 @@ def choose_centroids(
 
 
 def balanced(
-    kernel: Kernel, X: Tensor, w: Tensor | None, centroids: Tensor, *, rule: str, lightest: float
+    kernel: Kernel,
+    X: Tensor,
+    w: Tensor | None,
+    centroids: Tensor,
+    *,
+    rule: str,
+    lightest: float,
+    seed: int,
 ) -> Tensor:
     """Centroids whose cells are of like weight; shape (about Q, d).
 
     Greedy centroids are outliers: at Q = 512 on a million taxi rides the largest cell held
     50 times the mean and the smallest one row. Until no cell is far from the mean, those
     too light lose their centroid, so that their rows go to the next nearest, and those too
-    heavy are split by the rule that chose the centroids, applied to their own rows.
+    heavy are split by the rule that chose the centroids, applied to their own rows. The
+    last round only merges.
 
     Parameters
     ----------
@@ -114,28 +119,31 @@ def balanced(
     lightest
         No cell may be lighter than this, whatever the mean.
     """
-    weights = torch.ones(len(X), dtype=torch.float64) if w is None else w.double()
-    for round_ in range(BALANCE_ROUNDS):
-        mean = float(weights.sum()) / len(centroids)
+    weights = torch.ones(len(X), device=X.device) if w is None else w
+    seeds = np.random.default_rng(seed)
+    for left in reversed(range(BALANCE_ROUNDS)):
         cell_of = assign(kernel, X, centroids)
-        weight = torch.bincount(cell_of, weights, minlength=len(centroids))  # (Q,)
+        weight = torch.bincount(cell_of, weights.double(), minlength=len(centroids))  # (Q,)
+        mean = float(weight.mean())
         light = weight < max(LIGHT * mean, lightest)
-        heavy = (weight > HEAVY * mean) & (weight > 2 * lightest)
         light[weight.argmax()] = False
-        if not bool((light | heavy).any()):
+        heavy = (weight > max(HEAVY * mean, 2 * lightest)).nonzero()[:, 0].tolist()
+        parts = []
+        for q in heavy if left else []:
+            n_parts, own = int(weight[q] / mean), X[cell_of == q]
+            parts.append(split_cell(kernel, own, rule, n_parts, int(seeds.integers(2**31))))
+            light[q] = len(parts[-1]) > 0  # its own centroid goes, if it could be split
+        if not bool(light.any()):
             break
-        parts = [
-            split_cell(kernel, X[cell_of == q], rule, int(weight[q] / mean), round_)
-            for q in heavy.nonzero()[:, 0].tolist()
-        ]
-        centroids = torch.cat([centroids[~(light | heavy)], *parts])
+        centroids = torch.cat([centroids[~light], *parts])
     return centroids
 
 
 def split_cell(kernel: Kernel, X: Tensor, rule: str, n_parts: int, seed: int) -> Tensor:
-    """Centroids that divide the rows X (n, d) of one cell, shape (at most n_parts, d)."""
+    """Centroids that divide the rows X (n, d) of one cell; none if all rows are the same."""
     rows = X[draw(len(X), min(len(X), SPLIT_ROWS), seed)]
-    return rows[CENTROIDS[rule](kernel, rows, n_parts, seed)]
+    chosen: Tensor = torch.unique(rows[CENTROIDS[rule](kernel, rows, n_parts, seed)], dim=0)
+    return chosen if len(chosen) > 1 else chosen[:0]
 
 
 def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
@@ -158,8 +166,8 @@ def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
     """
     section = kernel.distance(centroids)
     A = section.lift(X)  # (n, d')
-    rows = max(1, BLOCK_BYTES // (A.element_size() * len(centroids)))
-    workspace = section.workspace(min(rows, len(A)))
+    rows = section.block_rows(len(A))
+    workspace = section.workspace(rows)
     cell_of = np.empty(len(A), dtype=np.int64)
     for start in range(0, len(A), rows):
         part = A[start : start + rows]

@@ -7,23 +7,22 @@ cell and their centres; the only loop over rows is over blocks of a source.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor
 
 from parkrr.engine import torch_threads
-from parkrr.errors import NotFiniteError
 from parkrr.factors import EPS, Factor, Preconditioner, cholesky, plus, regular_cholesky
 from parkrr.kernels import Kernel
 from parkrr.lifting import Section
-from parkrr.sources import ArraySource
+from parkrr.sources import ArraySource, Source
 
-# A block of kernel values stays in a core's L2 cache between the GEMM, the exponential
-# and the two products: 1 MiB of 2 MiB ran at 2.2e9 entries/s on two cores, 4 MiB at 0.5.
-BLOCK_BYTES = 2**20
 PANEL = 128  # columns of K'K at a time: symmetry then saves a third of the work at m = 300
-SHORTEST_BLOCK = 64  # rows; at m = 10,000 and d = 90, 52 rows ran 1.4 times as fast as 26
+# Predictions in float32 are off by about eps |alpha|, of targets in [-1, 1]; beyond this they
+# are made in float64.
+LARGEST_NOISE = 1e-2
 
 
 class LocalFit(NamedTuple):
@@ -33,7 +32,7 @@ class LocalFit(NamedTuple):
     n_iter: int  # 0 for a direct solve
     residual: float  # relative, worst output; 0.0 for a direct solve
     converged: bool
-    rescue: str  # what it needed: "", "jitter ...", "cut-off ..." and "float64 products"
+    rescue: str  # what it needed: "", "jitter ...", "cut-off ...", "float64 products", ...
     dtype: torch.dtype  # in which predictions need their kernel values
 
 
@@ -71,11 +70,10 @@ class Shard:
     threads while it is made, which had cost a third of the speed on two cores.
     """
 
-    def __init__(self, section: Section, rows: ArraySource) -> None:
+    def __init__(self, section: Section, rows: Source) -> None:
         self.section, self.rows = section, rows
-        self.m, self.t = section.right.shape[1], rows.Y.shape[1]
-        fits = BLOCK_BYTES // (section.right.element_size() * self.m)
-        self.block_rows = min(max(SHORTEST_BLOCK, fits), max(1, rows.n_rows))
+        self.m, self.t = section.right.shape[1], rows.n_outputs
+        self.block_rows = section.block_rows(rows.n_rows)
         self.pieces = self.cut(section.workspace(self.block_rows))
 
     def cut(self, workspace: list[Tensor]) -> list[Piece]:
@@ -145,7 +143,7 @@ def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
     # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
     # use both cores at 1.1: blocks in cache are too short to share.
     with torch_threads(1), ThreadPoolExecutor(len(shards)) as pool:
-        return torch.stack(list(pool.map(part, shards))).sum(0)
+        return reduce(Tensor.add_, pool.map(part, shards))
 
 
 def shards_of(kernel: Kernel, cell: ArraySource, centers: Tensor, n_threads: int) -> list[Shard]:
@@ -185,34 +183,63 @@ class Direct:
     ) -> LocalFit:
         if torch.equal(centers, cell.X):
             return exact_ridge_regression(kernel, cell, ridge)
-        K_mm = kernel_of_centers(kernel, centers)
-        stats = summed(shards_of(kernel, cell, centers, n_threads), Shard.gram)  # (m, m + t)
-        penalty = ridge / cell.total_weight
-        # Whitening multiplies the rounding of K'WK, at most eps n m, by 1 / jitter: it
-        # stays below lambda n if jitter > eps m / lambda. Up to lambda m / 100 the
-        # jitter touches only what the penalty has already shrunk away.
-        m = len(centers)
-        jitter = m * max(10 * EPS, min(EPS / penalty, penalty / 100))
-        for factor_of_ten in (0, 2, 4, 6):
-            factor = Factor(K_mm, min(jitter * 10**factor_of_ten, 0.1))
-            weights = whitened_solve(factor, stats, ridge)
-            if weights is not None:
-                return LocalFit(weights, 0, 0.0, True, factor.rescue, centers.dtype)
-        raise NotFiniteError(
-            f"a local system of {m} centres cannot be solved at penalty {penalty:.1e}; raise it"
+        fit = solve_statistics(kernel, cell, centers, ridge, n_threads)
+        if fit is not None and not noisy(fit):
+            return fit
+        # Statistics square the condition number. Where that leaves no digit, iterate.
+        fit = Falkon(max_iter=300, tol=1e-6).solve(
+            kernel,
+            cell.to(torch.float64),
+            centers.double(),
+            center_weights=center_weights,
+            ridge=ridge,
+            n_threads=n_threads,
         )
+        return fit._replace(rescue=joined(fit.rescue, "falkon in float64"))
 
 
-def whitened_solve(factor: Factor, stats: Tensor, ridge: float) -> Tensor | None:
-    """alpha (m, t) from statistics (m, m + t); None if rounding left no positive system."""
-    m = len(stats)
-    half = factor.solve(stats)  # (r, m + t)
-    H = factor.solve(half[:, :m].T)  # (r, r)
-    L = cholesky(plus((H + H.T) / 2, ridge), smallest_pivot=ridge / 2)
+def solve_statistics(
+    kernel: Kernel, cell: ArraySource, centers: Tensor, ridge: float, n_threads: int
+) -> LocalFit | None:
+    """One pass over the rows; None if rounding left no positive system."""
+    stats = summed(shards_of(kernel, cell, centers, n_threads), Shard.gram)  # (m, m + t)
+    jitter = statistics_jitter(len(centers), ridge / cell.total_weight)
+    factor = Factor(kernel_of_centers(kernel, centers), jitter)
+    H, b = whitened(factor, stats)
+    L = cholesky(plus(H, ridge), smallest_pivot=ridge / 2)
     if L is None:
         return None
-    gamma = torch.cholesky_solve(half[:, m:], L)  # (r, t)
-    return factor.solve_t(gamma)
+    weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
+    return LocalFit(weights, 0, 0.0, True, factor.rescue, centers.dtype)
+
+
+def joined(*rescues: str) -> str:
+    """The rescues that were needed, in words."""
+    return ", ".join(filter(None, rescues))
+
+
+def noisy(fit: LocalFit) -> bool:
+    """Whether float32 is too short to predict with these weights."""
+    eps = torch.finfo(torch.float32).eps
+    return fit.dtype == torch.float32 and eps * float(fit.weights.norm(dim=0).max()) > LARGEST_NOISE
+
+
+def statistics_jitter(m: int, penalty: float) -> float:
+    """What counts as zero in K_mm when it whitens statistics.
+
+    Whitening multiplies the rounding of K'WK, at most eps n m, by 1 / jitter: it stays below
+    lambda n if jitter > eps m / lambda. Up to lambda m / 100 the jitter touches only what
+    the penalty has already shrunk away.
+    """
+    return m * max(10 * EPS, min(EPS / penalty, penalty / 100))
+
+
+def whitened(factor: Factor, stats: Tensor) -> tuple[Tensor, Tensor]:
+    """U^-1 K'WK U^-T (r, r) and U^-1 K'WY (r, t) from the statistics (m, m + t)."""
+    m = len(stats)
+    half = factor.solve(stats)  # (r, m + t)
+    H = factor.solve(half[:, :m].T)
+    return (H + H.T) / 2, half[:, m:]
 
 
 def exact_ridge_regression(kernel: Kernel, cell: ArraySource, ridge: float) -> LocalFit:
@@ -220,7 +247,8 @@ def exact_ridge_regression(kernel: Kernel, cell: ArraySource, ridge: float) -> L
     K_n = kernel_of_centers(kernel, cell.X)
     L, rescue = regular_cholesky(K_n, ridge if cell.w is None else ridge / cell.w.double())
     weights = torch.cholesky_solve(cell.Y.double(), L)
-    return LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype)
+    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype)
+    return fit._replace(dtype=torch.float64) if noisy(fit) else fit
 
 
 @final
@@ -249,37 +277,46 @@ class Falkon:
         ridge: float,
         n_threads: int,
     ) -> LocalFit:
-        K_mm = kernel_of_centers(kernel, centers)
-        B = Preconditioner(K_mm, center_weights, ridge, cell.total_weight)
-        solution = self.iterate(shards_of(kernel, cell, centers, n_threads), B)
-        rescue, dtype = B.rescue, centers.dtype
-        if dtype == torch.float32 and solution.lost:
-            # Duplicates make B large, and products in float32 become noise: so nine of ten
-            # cells of KEGG at penalty 1e-6, where float64 takes 13 to 38 iterations.
-            dtype, rescue = torch.float64, f"{rescue}, float64 products".removeprefix(", ")
-            shards = shards_of(kernel, cell.to(dtype), centers.to(dtype), n_threads)
-            solution = self.iterate(shards, B)
-        converged = solution.residual <= self.tol
-        weights = B.apply(solution.x)
-        return LocalFit(weights, solution.n_iter, solution.residual, converged, rescue, dtype)
+        B = Preconditioner(
+            kernel_of_centers(kernel, centers), center_weights, ridge, cell.total_weight
+        )
+        fit, lost = self.iterate(shards_of(kernel, cell, centers, n_threads), B, centers.dtype)
+        if centers.dtype == torch.float64 or not (lost or noisy(fit)):
+            return fit
+        # Duplicates make B large, and products in float32 become noise: so nine of ten
+        # cells of KEGG at penalty 1e-6, where float64 takes 13 to 38 iterations.
+        wide, Z = cell.to(torch.float64), centers.double()
+        fit, _ = self.iterate(shards_of(kernel, wide, Z, n_threads), B, Z.dtype)
+        return fit._replace(rescue=joined(fit.rescue, "float64 products"))
 
-    def iterate(self, shards: list[Shard], B: Preconditioner) -> "Solution":
-        """Minimise eq. (12)."""
+    def iterate(
+        self, shards: list[Shard], B: Preconditioner, dtype: torch.dtype
+    ) -> tuple[LocalFit, bool]:
+        """Minimise eq. (12); the fit, and whether rounding got in the way."""
 
         def system(beta: Tensor) -> Tensor:  # its gradient, up to n
             v = B.apply(beta)
             return B.apply_t(summed(shards, lambda shard: shard.normal(v))) + B.ridge(beta)
 
         b = B.apply_t(summed(shards, Shard.right_side))  # (r, t)
-        return conjugate_gradient(system, b, self.max_iter, self.tol)
+        solution = conjugate_gradient(system, b, self.max_iter, self.tol)
+        # The residual is measured, not that of the recurrence, which may go on falling when
+        # products cannot. What rounding leaves of it is not held against the solution.
+        least = max(10 * self.tol, float(torch.finfo(dtype).eps) ** 0.5)
+        converged = solution.finished and solution.residual <= least
+        lost = solution.lost or (solution.finished and not converged)
+        fit = LocalFit(
+            B.apply(solution.x), solution.n_iter, solution.residual, converged, B.rescue, dtype
+        )
+        return fit, lost
 
 
 def cheaper(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
     """The solver that should take less time on n rows and m centres, and why.
 
     Seconds on one core, from 1.1e9 kernel entries/s, 65e9 float64 operations/s, and 25
-    iterations: cells of taxi1m needed 19 to 36 to reach 1e-4. The cubic
-    terms of both are alike (2.7 m^3), so they do not count.
+    iterations: cells of taxi1m needed 19 to 36 to reach 1e-4. The cubic terms of both are
+    alike (2.7 m^3), so they do not count.
     """
     direct = n * m * (1 / 1.1e9 + 1.3 * m / 65e9)
     iterative = n * m * (min(25, falkon.max_iter) + 1) / 1.1e9 * (1 + (t - 1) / 4)
@@ -292,7 +329,8 @@ class Solution(NamedTuple):
 
     x: Tensor  # (r, t)
     n_iter: int
-    residual: float  # relative, worst column
+    residual: float  # measured, relative, worst column
+    finished: bool  # the recurrence reached the tolerance
     lost: bool  # rounding took over: no way down, or nowhere after many steps
 
 
@@ -307,9 +345,8 @@ def conjugate_gradient(
     x = torch.zeros_like(b)
     residual, direction = b.clone(), b.clone()
     norm2 = b.square().sum(0)  # (t,)
-    goal = tol**2 * norm2
-    size = norm2.clamp_min(torch.finfo(b.dtype).tiny)
-    n_iter, lost = 0, False
+    size, goal = norm2.clamp_min(torch.finfo(b.dtype).tiny), tol**2 * norm2
+    n_iter, lost = 0, not bool(torch.isfinite(b).all())
     while n_iter < max_iter and bool((active := norm2 > goal).any()):
         image = system(direction)
         n_iter += 1
@@ -323,5 +360,6 @@ def conjugate_gradient(
         residual -= step * image
         before, norm2 = norm2, residual.square().sum(0)
         direction = residual + torch.where(active, norm2 / before, 0.0) * direction
-    worst = float((norm2 / size).max().sqrt())
-    return Solution(x, n_iter, worst, lost or (n_iter >= 20 and not worst < 0.1))
+    finished = bool((norm2 <= goal).all())
+    measured = float(((b - system(x)).square().sum(0) / size).max().sqrt())
+    return Solution(x, n_iter, measured, finished, lost or (n_iter >= 20 and not measured < 0.1))

@@ -4,10 +4,10 @@ A source hides where rows live; whoever reads it sees blocks of rows and nothing
 that a solver's only loop is over blocks. It knows no kernel.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,23 @@ class Block(NamedTuple):
     X: Tensor  # (b, d)
     Y: Tensor  # (b, t)
     w: Tensor | None  # (b,)
+
+
+class Source(Protocol):
+    """What a fit may ask of rows, wherever they live."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    @property
+    def total_weight(self) -> float: ...
+
+    def blocks(self, rows: int) -> Iterator[Block]: ...
+
+    def shards(self, count: int) -> "Sequence[Source]": ...
 
 
 @dataclass(frozen=True)
@@ -59,6 +76,10 @@ class ArraySource:
     @property
     def n_rows(self) -> int:
         return len(self.X) if self.index is None else len(self.index)
+
+    @property
+    def n_outputs(self) -> int:
+        return self.Y.shape[1]
 
     @property
     def total_weight(self) -> float:
