@@ -14,12 +14,12 @@ import torch
 
 from parkrr.engine import LocalEngine, torch_threads
 from parkrr.kernels import Gaussian
-from parkrr.solvers import Shard, shards_of, summed
+from parkrr.solvers import LocalProblem, Shard, summed
 from parkrr.sources import ArraySource
 from recording import record
 
 ENTRIES = 3e8  # kernel values in a pass
-ROUNDS = 9
+ROUNDS = 21
 
 
 def seconds(function):
@@ -63,7 +63,8 @@ def measure(m, d, cores):
     torch.manual_seed(0)
     n = int(ENTRIES / m)
     cell = ArraySource(torch.randn(n, d), torch.zeros(n, 1))
-    shards = shards_of(Gaussian(d**0.5), cell, torch.randn(m, d), cores)
+    problem = LocalProblem(Gaussian(d**0.5), cell, torch.randn(m, d), None, 1.0, cores)
+    shards = problem.shards()
     v = torch.randn(m, 1, dtype=torch.float64)
     operations = [bare_operations(shard, v.float()) for shard in shards]
     times = [shard.rows.n_rows / shard.block_rows for shard in shards]

@@ -101,7 +101,7 @@ def divide_and_conquer(rows, how):
 def methods(task, n):
     """Name, function and changes to the paper's settings, for every row of the table."""
     m = task.n_centers
-    more = {"balance": True, "n_candidates": 10_000, "solver": "auto"}
+    more = {"balance": True, "n_candidates": 5_000, "solver": "auto"}
     cells = max(32, n // 2000)
     yield "ParK", park, {}
     yield "ParK-Uni", park, {"centroids": "uniform"}

@@ -16,7 +16,7 @@ from parkrr.errors import CellError, NotFiniteError
 from parkrr.factors import Factor
 from parkrr.fit import CellTask, fit_cell
 from parkrr.kernels import Gaussian, Laplacian, Linear
-from parkrr.solvers import Direct, Falkon, cheaper, conjugate_gradient, kernel_of_centers
+from parkrr.solvers import Direct, Falkon, LocalProblem, cheaper, conjugate_gradient, kernel_of_rows
 from parkrr.sources import ArraySource
 
 
@@ -25,25 +25,25 @@ def rows_of(n, d=3, seed=0, dtype=torch.float64):
 
 
 def test_a_regular_kernel_matrix_needs_no_rescue():
-    factor = Factor(kernel_of_centers(Laplacian(1.0), rows_of(50)), jitter=1e-12)
+    factor = Factor(kernel_of_rows(Laplacian(1.0), rows_of(50)), jitter=1e-12)
     assert factor.rescue == ""
 
 
 def test_duplicate_centres_are_rescued_by_jitter():
     Z = torch.cat([rows_of(30), rows_of(30)])
-    factor = Factor(kernel_of_centers(Laplacian(1.0), Z), jitter=1e-12)
+    factor = Factor(kernel_of_rows(Laplacian(1.0), Z), jitter=1e-12)
     assert factor.rescue == "jitter 1e-12"
 
 
 def test_an_indefinite_matrix_is_rescued_by_a_spectral_cut_off():
-    K = kernel_of_centers(Gaussian(1.0), rows_of(30)) - 0.5 * torch.eye(30, dtype=torch.float64)
+    K = kernel_of_rows(Gaussian(1.0), rows_of(30)) - 0.5 * torch.eye(30, dtype=torch.float64)
     factor = Factor(K, jitter=1e-12)
     assert factor.rescue.startswith("cut-off")
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 def test_solves_with_the_factor_are_inverses_on_what_it_kept(shift):
-    K = kernel_of_centers(Laplacian(1.0), rows_of(30))
+    K = kernel_of_rows(Laplacian(1.0), rows_of(30))
     factor = Factor(K - shift * torch.eye(30, dtype=torch.float64), jitter=1e-12)
     eye = torch.eye(factor.U.shape[1], dtype=torch.float64)
     torch.testing.assert_close(factor.solve(factor.U), eye)
@@ -60,9 +60,8 @@ def test_duplicate_rows_do_not_change_the_function(solver):
     X = rows_of(60)
     Y = torch.sin(X[:, :1])
     once, twice = ArraySource(X, Y), ArraySource(X.repeat(2, 1), Y.repeat(2, 1))
-    settings = {"center_weights": None, "n_threads": 1}
-    a = solver.solve(Gaussian(2.0), once, X[:40], ridge=0.06, **settings)
-    b = solver.solve(Gaussian(2.0), twice, X[:40].repeat(2, 1), ridge=0.12, **settings)
+    a = solver.solve(LocalProblem(Gaussian(2.0), once, X[:40], None, 0.06))
+    b = solver.solve(LocalProblem(Gaussian(2.0), twice, X[:40].repeat(2, 1), None, 0.12))
     K = Gaussian(2.0)(X, X[:40])
     torch.testing.assert_close(K.repeat(1, 2) @ b.weights, K @ a.weights, rtol=1e-6, atol=1e-6)
 
@@ -70,9 +69,7 @@ def test_duplicate_rows_do_not_change_the_function(solver):
 def test_float32_products_that_lead_nowhere_are_repeated_in_float64():
     X = rows_of(400, d=1, dtype=torch.float32).round(decimals=1)
     cell = ArraySource(X, torch.sin(3 * X))
-    fit = Falkon(100, 1e-4).solve(
-        Gaussian(1.0), cell, X[:200], center_weights=None, ridge=4e-6, n_threads=1
-    )
+    fit = Falkon(100, 1e-4).solve(LocalProblem(Gaussian(1.0), cell, X[:200], None, 4e-6))
     assert "float64 products" in fit.rescue
     assert fit.dtype == torch.float64
     predicted = Gaussian(1.0)(X.double(), X[:200].double()) @ fit.weights
@@ -125,7 +122,7 @@ def test_many_copies_of_one_row_cannot_be_split_and_are_not_lost():
 def test_direct_weights_too_large_for_float32_predict_in_float64():
     X = rows_of(3000, d=1, dtype=torch.float32)
     cell = ArraySource(X, torch.sin(5 * X))
-    fit = Direct().solve(Gaussian(1.0), cell, X[:50], center_weights=None, ridge=3e-7, n_threads=1)
+    fit = Direct().solve(LocalProblem(Gaussian(1.0), cell, X[:50], None, 3e-7))
     assert fit.dtype == torch.float64
     assert "falkon in float64" in fit.rescue
 
@@ -137,9 +134,7 @@ def test_where_statistics_lose_all_digits_a_direct_solve_iterates_and_says_so(pe
         np.random.default_rng(0).permutation(3000), None
     ]
     cell = ArraySource(X, torch.sin(5 * X))
-    fit = Direct().solve(
-        Gaussian(1.0), cell, X[:m], center_weights=None, ridge=penalty * 3000, n_threads=1
-    )
+    fit = Direct().solve(LocalProblem(Gaussian(1.0), cell, X[:m], None, penalty * 3000))
     predicted = Gaussian(1.0)(X, X[:m]) @ fit.weights
     torch.testing.assert_close(predicted, cell.Y, rtol=0, atol=0.02)
     assert "falkon in float64" in fit.rescue
@@ -156,7 +151,7 @@ def test_torch_gets_its_threads_back_whatever_order_fits_end_in():
 
 
 def test_conjugate_gradient_solves_each_column_to_the_tolerance():
-    A = kernel_of_centers(Laplacian(1.0), rows_of(40)) + torch.eye(40, dtype=torch.float64)
+    A = kernel_of_rows(Laplacian(1.0), rows_of(40)) + torch.eye(40, dtype=torch.float64)
     b = rows_of(40, d=5, seed=1) * torch.tensor([1e-9, 1.0, 1e9, 1.0, 0.0])
     solution = conjugate_gradient(lambda v: A @ v, b, max_iter=100, tol=1e-10)
     error = (A @ solution.x - b).norm(dim=0)
@@ -251,3 +246,13 @@ def test_the_default_engine_uses_every_thread_torch_has():
     after = torch.get_num_threads()
     torch.set_num_threads(before)
     assert (done, after) == ([(0, True), (1, True)], 2)
+
+
+@pytest.mark.parametrize("centroids", ["greedy", "uniform", "rpcholesky"])
+def test_outliers_do_not_multiply_balanced_cells(centroids):
+    X = np.random.default_rng(0).standard_t(df=1.5, size=(20_000, 5))
+    model = ParKRegressor(n_cells=20, n_centers=400, centroids=centroids, random_state=0)
+    rows = np.array([cell.rows for cell in model.fit(X, X[:, 0]).report_])
+    assert 10 <= len(rows) <= 40
+    assert rows.max() <= 4 * rows.mean()
+    assert rows.min() >= 0.1 * rows.mean()

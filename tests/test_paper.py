@@ -12,7 +12,7 @@ from parkrr.engine import LocalEngine
 from parkrr.factors import Preconditioner
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from parkrr.partition import assign, select_greedy
-from parkrr.solvers import Direct, Falkon, kernel_of_centers
+from parkrr.solvers import Direct, Falkon, LocalProblem, kernel_of_rows
 from parkrr.sources import ArraySource
 
 KERNELS = [
@@ -41,14 +41,8 @@ def rows():
 
 
 def solve(solver, kernel, X, Y, Z, penalty, n_threads=1):
-    return solver.solve(
-        kernel,
-        ArraySource(X, Y),
-        Z,
-        center_weights=None,
-        ridge=penalty * len(X),
-        n_threads=n_threads,
-    )
+    problem = LocalProblem(kernel, ArraySource(X, Y), Z, None, penalty * len(X), n_threads)
+    return solver.solve(problem)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -127,7 +121,7 @@ def test_eq_11_centres_are_rows_of_their_cell(rows):
 
 
 def test_section_3_2_the_preconditioner_equals_its_definition(rows):
-    K_mm = kernel_of_centers(Laplacian(2.0), torch.from_numpy(rows[0][:30]))
+    K_mm = kernel_of_rows(Laplacian(2.0), torch.from_numpy(rows[0][:30]))
     n, penalty = 500.0, 1e-3
     B = Preconditioner(K_mm, None, ridge=penalty * n, n=n)
     definition = torch.linalg.inv(n / 30 * K_mm @ K_mm + penalty * n * K_mm)
@@ -136,7 +130,7 @@ def test_section_3_2_the_preconditioner_equals_its_definition(rows):
 
 
 def test_section_3_2_the_preconditioner_counts_the_weights_of_the_centres(rows):
-    K_mm = kernel_of_centers(Laplacian(2.0), torch.from_numpy(rows[0][:30]))
+    K_mm = kernel_of_rows(Laplacian(2.0), torch.from_numpy(rows[0][:30]))
     w = torch.linspace(0.5, 1.5, 30, dtype=torch.float64)
     n, penalty = 500.0, 1e-3
     B = Preconditioner(K_mm, w, ridge=penalty * n, n=n)
@@ -147,7 +141,7 @@ def test_section_3_2_the_preconditioner_counts_the_weights_of_the_centres(rows):
 
 def test_section_3_2_the_transpose_of_the_preconditioner_is_its_transpose(rows):
     Z = torch.from_numpy(rows[0][:30])
-    B = Preconditioner(kernel_of_centers(Laplacian(2.0), Z), None, ridge=0.5, n=500.0)
+    B = Preconditioner(kernel_of_rows(Laplacian(2.0), Z), None, ridge=0.5, n=500.0)
     eye = torch.eye(30, dtype=torch.float64)
     torch.testing.assert_close(B.apply_t(eye), B.apply(eye).T)
 

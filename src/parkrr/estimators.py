@@ -41,7 +41,7 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         n_centers: int | str = "auto",
         centroids: str = "greedy",
         solver: str = "auto",
-        n_candidates: int | None = 10_000,
+        n_candidates: int | None = 5_000,
         balance: bool = True,
         fit_intercept: bool = True,
         max_iter: int = 100,

@@ -15,7 +15,7 @@ from parkrr.errors import CellError, NotFiniteError, ParameterError
 from parkrr.kernels import Kernel, Radial
 from parkrr.model import Model
 from parkrr.partition import assign, balanced, choose_centroids
-from parkrr.solvers import Direct, Falkon, Solver, cheaper
+from parkrr.solvers import Direct, Falkon, LocalFit, LocalProblem, Solver, cheaper
 from parkrr.sources import ArraySource, draw
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
@@ -196,7 +196,7 @@ class Park:
 
     def solver_for(self, cell: ArraySource, m_q: int) -> tuple[Solver, str]:
         if self.solver == "auto":
-            return cheaper(cell.n_rows, m_q, cell.Y.shape[1], self.falkon)
+            return cheaper(cell.n_rows, m_q, cell.n_outputs, self.falkon)
         return (Direct() if self.solver == "direct" else self.falkon), "asked for"
 
     def run(self, tasks: list[CellTask]) -> list[CellResult]:
@@ -230,20 +230,18 @@ def fit_loaded_cell(task: CellTask) -> CellResult:
     drawn = draw(cell.n_rows, task.m_q, task.seed).to(cell.X.device)
     centers = cell.X[drawn]  # (m_q, d)
     w = None if cell.w is None else cell.w[drawn].double()
-    if float(task.kernel.diag(centers).max()) == 0:  # K is zero, and so is every function
-        centers, drawn = torch.ones_like(centers[:1]), drawn[:1]
-    fit = task.solver.solve(
-        task.kernel,
-        cell,
-        centers,
-        center_weights=None if w is None else w / w.mean(),
-        ridge=task.lambda_q * n_q,
-        n_threads=task.n_threads,
-    )
+    if float(task.kernel.diag(centers).max()) == 0:
+        zero = centers.new_zeros(task.m_q, cell.n_outputs, dtype=torch.float64)
+        fit = LocalFit(zero, 0, 0.0, True, "K is zero on all centres", centers.dtype)
+    else:
+        w = None if w is None else w / w.mean()
+        ridge = task.lambda_q * n_q
+        problem = LocalProblem(task.kernel, cell, centers, w, ridge, task.n_threads)
+        fit = task.solver.solve(problem)
     if not bool(torch.isfinite(fit.weights).all()):
         raise NotFiniteError(
-            f"the solver overflowed at penalty {task.lambda_q:.1e}; raise the penalty, or "
-            f"use precision='float64'"
+            f"weights must be finite, but overflowed at penalty {task.lambda_q:.1e} of this "
+            f"cell; scale the features, or raise the penalty"
         )
     report = CellReport(
         cell=task.q,
@@ -277,8 +275,10 @@ def with_target_scaled(
     """
     Y, w = rows.Y.double(), rows.w
     if w is not None:
-        w = w / w.max()  # first, for the sum of weights near 1e308 is infinite
-        w = w / w.mean()
+        # First by the largest, for a sum of weights near 1e308 is infinite; and none so small
+        # that it is zero in float32, for then a cell could have no weight at all.
+        w = w / w.max()
+        w = (w / w.mean()).clamp_min(1e-30)
     mean = Y.new_zeros(Y.shape[1])  # (t,)
     if centre:
         mean = Y.mean(0) if w is None else w.double() @ Y / len(Y)

@@ -115,14 +115,15 @@ class RadialSection(Section):
         sign = math.copysign(1.0, c)
         self.right = torch.cat([-2 * Z, torch.ones_like(sq_norms), sq_norms], 1).mul_(sign).T
 
-    def scaled(self, X: Tensor, origin: Tensor) -> Tensor:
-        return (X - origin).mul_(self.scale).clamp_(-coordinate_limit(X), coordinate_limit(X))
+    def scaled(self, X: Tensor, origin: Tensor, out: Tensor | None = None) -> Tensor:
+        limit = coordinate_limit(X)
+        return torch.sub(X, origin, out=out).mul_(self.scale).clamp_(-limit, limit)
 
     def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
-        X = self.scaled(X.to(self.right.dtype), self.origin if origin is None else origin)
+        X = X.to(self.right.dtype)
         A = X.new_empty(len(X), X.shape[1] + 2)  # (n, d + 2)
-        A[:, :-2] = X
-        torch.sum(X.square_(), 1, out=A[:, -2])
+        x = self.scaled(X, self.origin if origin is None else origin, out=A[:, :-2])
+        torch.sum(x.square(), 1, out=A[:, -2])
         A[:, -1] = 1
         return A
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,32 +100,43 @@ class Model:
         X = self.narrowed(X)
         cell_of = assign(self.kernel, X, self.centroids)
         order, counts = grouped(cell_of, len(self.centroids))
-        X = X[order]
-        A = self.lifter.lift(X, self.origins[cell_of[order]])  # (n, d')
+        X, cell_of = X.index_select(0, order), cell_of.index_select(0, order)
+        A = self.lifter.lift(X, self.origins.index_select(0, cell_of))  # (n, d')
         values = X.new_empty(len(X), len(self.intercept))
-        pieces = self.pieces(counts)
-        radii = self.lifter.radii(A, [start for _, start, _ in pieces])
-        room = Room()
-        for (q, start, stop), radius in zip(pieces, radii, strict=True):
-            section, w = self.cells[q]
-            if w.dtype == A.dtype:
-                buffers = room.buffers(section, stop - start)
-                K = section.values(A[start:stop], buffers, section.near(radius))
-                torch.mm(K, w, out=values[start:stop])
-            else:  # a cell whose products had to be float64
-                values[start:stop] = section(section.lift(X[start:stop])) @ w
+        self.evaluate(self.pieces(counts), X, A, values)
         out = torch.empty_like(values, dtype=torch.float64)
         out[order] = values.double() + self.intercept
         return out
 
-    def pieces(self, counts: list[int]) -> list[tuple[int, int, int]]:
-        """(cell, start, stop) of blocks that fit the cache, when rows are sorted by cell."""
-        pieces, start = [], 0
+    def evaluate(self, pieces: "list[Piece]", X: Tensor, A: Tensor, values: Tensor) -> None:
+        """Each piece by the model of its cell, into values (n, t)."""
+        lengths = [piece.rows for piece in pieces]
+        starts = np.cumsum([0, *lengths[:-1]]).tolist()
+        blocks = zip(torch.split(A, lengths), torch.split(values, lengths), strict=True)
+        radii = self.lifter.radii(A, starts)
+        room = Room()
+        for piece, start, radius, (part, out) in zip(pieces, starts, radii, blocks, strict=True):
+            section, w = self.cells[piece.cell]
+            if w.dtype == A.dtype:
+                buffers = room.buffers(section, piece.rows)
+                torch.mm(section.values(part, buffers, section.near(radius)), w, out=out)
+            else:  # a cell whose products had to be float64
+                out.copy_(section(section.lift(X[start : start + piece.rows])) @ w)
+
+    def pieces(self, counts: list[int]) -> "list[Piece]":
+        """Blocks that fit the cache, when rows are sorted by cell."""
+        pieces = []
         for q, count in enumerate(counts):
-            rows, stop = self.cells[q].section.block_rows(count), start + count
-            pieces += [(q, a, min(a + rows, stop)) for a in range(start, stop, rows)]
-            start = stop
+            rows = self.cells[q].section.block_rows(count)
+            pieces += [Piece(q, min(rows, count - done)) for done in range(0, count, rows)]
         return pieces
+
+
+class Piece(NamedTuple):
+    """Some rows of one cell."""
+
+    cell: int
+    rows: int
 
 
 class Cell(NamedTuple):

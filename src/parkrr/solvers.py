@@ -6,7 +6,7 @@ cell and their centres; the only loop over rows is over blocks of a source.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple, Protocol, final
 
@@ -36,19 +36,60 @@ class LocalFit(NamedTuple):
     dtype: torch.dtype  # in which predictions need their kernel values
 
 
-class Solver(Protocol):
-    """Solves eq. (8) restricted to the span of the centres, eq. (11)."""
+@dataclass(frozen=True)
+class LocalProblem:
+    """Eq. (8) restricted to the span of some centres, eq. (11).
 
-    def solve(
-        self,
-        kernel: Kernel,
-        cell: ArraySource,
-        centers: Tensor,
-        *,
-        center_weights: Tensor | None,
-        ridge: float,
-        n_threads: int,
-    ) -> LocalFit: ...
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    cell
+        The rows of the cell, in memory.
+    centers
+        Shape (m, d).
+    center_weights
+        Weights of the centres, of mean one, shape (m,), or None when rows have none.
+    ridge
+        lambda_q n_q.
+    n_threads
+        Cores to use.
+    """
+
+    kernel: Kernel
+    cell: ArraySource
+    centers: Tensor
+    center_weights: Tensor | None
+    ridge: float
+    n_threads: int = 1
+
+    @property
+    def penalty(self) -> float:
+        """lambda_q."""
+        return self.ridge / self.cell.total_weight
+
+    def to(self, dtype: torch.dtype) -> "LocalProblem":
+        """The same problem with products in that dtype."""
+        return replace(self, cell=self.cell.to(dtype), centers=self.centers.to(dtype))
+
+    def K_mm(self) -> Tensor:
+        """The kernel of the centres in float64, from float64 distances, shape (m, m).
+
+        In float32 its Cholesky fails at jitter 1e-6.
+        """
+        return kernel_of_rows(self.kernel, self.centers)
+
+    def shards(self) -> "list[Shard]":
+        """The rows lifted once and cut into a shard a thread."""
+        section = self.kernel.against(self.centers)
+        rows = self.cell.map(section.lift).load()
+        return [Shard(section, part) for part in rows.shards(min(self.n_threads, rows.n_rows))]
+
+
+class Solver(Protocol):
+    """Solves local problems."""
+
+    def solve(self, problem: LocalProblem) -> LocalFit: ...
 
 
 class Piece(NamedTuple):
@@ -146,19 +187,12 @@ def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
         return reduce(Tensor.add_, pool.map(part, shards))
 
 
-def shards_of(kernel: Kernel, cell: ArraySource, centers: Tensor, n_threads: int) -> list[Shard]:
-    """The cell lifted once and cut into a shard a thread."""
-    section = kernel.against(centers)
-    rows = cell.map(section.lift).load()
-    return [Shard(section, part) for part in rows.shards(max(1, min(n_threads, rows.n_rows)))]
-
-
-def kernel_of_centers(kernel: Kernel, centers: Tensor) -> Tensor:
-    """K_mm in float64, from float64 distances: in float32 its Cholesky fails at jitter 1e-6."""
-    Z = centers.double()
-    K_mm = kernel(Z, Z)  # (m, m)
-    K_mm.diagonal().copy_(kernel.diag(Z))
-    return K_mm
+def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
+    """K(X, X) in float64, exact on the diagonal, shape (n, n)."""
+    X = X.double()
+    K = kernel(X, X)
+    K.diagonal().copy_(kernel.diag(X))
+    return K
 
 
 @final
@@ -171,46 +205,28 @@ class Direct:
     a centre it is eq. (10), which needs no statistics.
     """
 
-    def solve(
-        self,
-        kernel: Kernel,
-        cell: ArraySource,
-        centers: Tensor,
-        *,
-        center_weights: Tensor | None,
-        ridge: float,
-        n_threads: int,
-    ) -> LocalFit:
-        if torch.equal(centers, cell.X):
-            return exact_ridge_regression(kernel, cell, ridge)
-        fit = solve_statistics(kernel, cell, centers, ridge, n_threads)
+    def solve(self, problem: LocalProblem) -> LocalFit:
+        if torch.equal(problem.centers, problem.cell.X):
+            return exact_ridge_regression(problem)
+        fit = solve_statistics(problem)
         if fit is not None and not noisy(fit):
             return fit
         # Statistics square the condition number. Where that leaves no digit, iterate.
-        fit = Falkon(max_iter=300, tol=1e-6).solve(
-            kernel,
-            cell.to(torch.float64),
-            centers.double(),
-            center_weights=center_weights,
-            ridge=ridge,
-            n_threads=n_threads,
-        )
+        fit = Falkon(max_iter=300, tol=1e-6).solve(problem.to(torch.float64))
         return fit._replace(rescue=joined(fit.rescue, "falkon in float64"))
 
 
-def solve_statistics(
-    kernel: Kernel, cell: ArraySource, centers: Tensor, ridge: float, n_threads: int
-) -> LocalFit | None:
+def solve_statistics(problem: LocalProblem) -> LocalFit | None:
     """One pass over the rows; None if rounding left no positive system."""
-    stats = summed(shards_of(kernel, cell, centers, n_threads), Shard.gram)  # (m, m + t)
-    jitter = statistics_jitter(len(centers), ridge / cell.total_weight)
-    factor = Factor(kernel_of_centers(kernel, centers), jitter)
+    stats = summed(problem.shards(), Shard.gram)  # (m, m + t)
+    jitter = statistics_jitter(len(problem.centers), problem.penalty)
+    factor = Factor(problem.K_mm(), jitter)
     H, b = whitened(factor, stats)
-    L = cholesky(plus(H, ridge), smallest_pivot=ridge / 2)
+    L = cholesky(plus(H, problem.ridge), smallest_pivot=problem.ridge / 2)
     if L is None:
         return None
     weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
-    return LocalFit(weights, 0, 0.0, True, factor.rescue, centers.dtype)
+    return LocalFit(weights, 0, 0.0, True, factor.rescue, problem.centers.dtype)
 
 
 def joined(*rescues: str) -> str:
@@ -242,9 +258,10 @@ def whitened(factor: Factor, stats: Tensor) -> tuple[Tensor, Tensor]:
     return (H + H.T) / 2, half[:, m:]
 
 
-def exact_ridge_regression(kernel: Kernel, cell: ArraySource, ridge: float) -> LocalFit:
+def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
     """eq. (10): (K_n + lambda n W^-1) alpha = Y, in the order of the cell's rows."""
-    K_n = kernel_of_centers(kernel, cell.X)
+    cell, ridge = problem.cell, problem.ridge
+    K_n = kernel_of_rows(problem.kernel, cell.X)
     L, rescue = regular_cholesky(K_n, ridge if cell.w is None else ridge / cell.w.double())
     weights = torch.cholesky_solve(cell.Y.double(), L)
     fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype)
@@ -267,32 +284,20 @@ class Falkon:
     max_iter: int = 100
     tol: float = 1e-4
 
-    def solve(
-        self,
-        kernel: Kernel,
-        cell: ArraySource,
-        centers: Tensor,
-        *,
-        center_weights: Tensor | None,
-        ridge: float,
-        n_threads: int,
-    ) -> LocalFit:
-        B = Preconditioner(
-            kernel_of_centers(kernel, centers), center_weights, ridge, cell.total_weight
-        )
-        fit, lost = self.iterate(shards_of(kernel, cell, centers, n_threads), B, centers.dtype)
-        if centers.dtype == torch.float64 or not (lost or noisy(fit)):
+    def solve(self, problem: LocalProblem) -> LocalFit:
+        n = problem.cell.total_weight
+        B = Preconditioner(problem.K_mm(), problem.center_weights, problem.ridge, n)
+        fit, lost = self.iterate(problem, B)
+        if fit.dtype == torch.float64 or not (lost or noisy(fit)):
             return fit
         # Duplicates make B large, and products in float32 become noise: so nine of ten
         # cells of KEGG at penalty 1e-6, where float64 takes 13 to 38 iterations.
-        wide, Z = cell.to(torch.float64), centers.double()
-        fit, _ = self.iterate(shards_of(kernel, wide, Z, n_threads), B, Z.dtype)
+        fit, _ = self.iterate(problem.to(torch.float64), B)
         return fit._replace(rescue=joined(fit.rescue, "float64 products"))
 
-    def iterate(
-        self, shards: list[Shard], B: Preconditioner, dtype: torch.dtype
-    ) -> tuple[LocalFit, bool]:
+    def iterate(self, problem: LocalProblem, B: Preconditioner) -> tuple[LocalFit, bool]:
         """Minimise eq. (12); the fit, and whether rounding got in the way."""
+        shards, dtype = problem.shards(), problem.centers.dtype
 
         def system(beta: Tensor) -> Tensor:  # its gradient, up to n
             v = B.apply(beta)
