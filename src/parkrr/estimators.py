@@ -195,7 +195,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         y
             Target, shape (n,), or several of them, shape (n, t).
         sample_weight
-            Weight of each row, shape (n,): 2 counts a row twice, 0 leaves it out.
+            Weight of each row, shape (n,): 2 counts a row twice, 0 leaves it out. Only
+            their ratios matter.
         """
         rows, target = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
