@@ -100,7 +100,7 @@ class Preconditioner:
         inner = U.T @ weighted / len(U)  # (r, r)
         self.penalty, self.n = ridge / n, n
         self.S, rescue = regular_cholesky(inner, self.penalty)
-        self.rescue = ", ".join(filter(None, [self.factor.rescue, rescue]))
+        self.rescue = joined(self.factor.rescue, rescue)
 
     def apply(self, v: Tensor) -> Tensor:
         """B v, shape (m, t)."""
@@ -115,6 +115,11 @@ class Preconditioner:
         """lambda n B' K_mm B v = lambda S^-1 S^-T v, shape (r, t)."""
         v = solve_triangular(self.S.T, v, upper=True)
         return self.penalty * solve_triangular(self.S, v, upper=False)
+
+
+def joined(*rescues: str) -> str:
+    """The rescues that were needed, in words."""
+    return ", ".join(filter(None, rescues))
 
 
 def regular_cholesky(A: Tensor, shift: float | Tensor) -> tuple[Tensor, str]:

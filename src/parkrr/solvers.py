@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from parkrr.engine import torch_threads
-from parkrr.factors import EPS, Factor, Preconditioner, cholesky, plus, regular_cholesky
+from parkrr.factors import EPS, Factor, Preconditioner, cholesky, joined, plus, regular_cholesky
 from parkrr.kernels import Kernel
 from parkrr.lifting import Section
 from parkrr.sources import ArraySource, Source
@@ -227,11 +227,6 @@ def solve_statistics(problem: LocalProblem) -> LocalFit | None:
         return None
     weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
     return LocalFit(weights, 0, 0.0, True, factor.rescue, problem.centers.dtype)
-
-
-def joined(*rescues: str) -> str:
-    """The rescues that were needed, in words."""
-    return ", ".join(filter(None, rescues))
 
 
 def noisy(fit: LocalFit) -> bool:

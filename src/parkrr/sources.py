@@ -4,7 +4,7 @@ A source hides where rows live; whoever reads it sees blocks of rows and nothing
 that a solver's only loop is over blocks. It knows no kernel.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -25,7 +25,7 @@ class Block(NamedTuple):
 
 
 class Source(Protocol):
-    """What a fit may ask of rows, wherever they live."""
+    """What a solver's loop asks of rows, wherever they live."""
 
     @property
     def n_rows(self) -> int: ...
@@ -33,12 +33,7 @@ class Source(Protocol):
     @property
     def n_outputs(self) -> int: ...
 
-    @property
-    def total_weight(self) -> float: ...
-
     def blocks(self, rows: int) -> Iterator[Block]: ...
-
-    def shards(self, count: int) -> "Sequence[Source]": ...
 
 
 @dataclass(frozen=True)
