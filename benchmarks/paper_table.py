@@ -21,7 +21,9 @@ import datasets
 from parkrr.engine import LocalEngine
 from parkrr.fit import Park, with_target_scaled
 from parkrr.kernels import Gaussian
+from parkrr.metrics import FeatureMap
 from parkrr.model import Model
+from parkrr.partition import HARD
 from parkrr.solvers import Falkon
 from parkrr.sources import ArraySource
 from recording import record
@@ -60,11 +62,14 @@ def settings(task, seed):
     return Park(
         kernel=Gaussian(task.sigma),
         penalty=task.penalty,
+        metric="euclidean",
         n_cells=32,
         n_centers=task.n_centers,
         centroids="greedy",
         n_candidates=None,
         balance=False,
+        blend=HARD,
+        coarse=None,
         solver="falkon",
         falkon=Falkon(max_iter=20, tol=1e-4),
         fit_intercept=False,
@@ -89,7 +94,7 @@ def divide_and_conquer(rows, how):
     fitted = how.run(how.tasks(rows.split(part_of, how.n_cells), rows.n_rows, how.seed))
     model = Model(
         kernel=how.kernel,
-        origin=torch.zeros(rows.X.shape[1]),
+        metric=FeatureMap(),
         centroids=rows.X[:1],
         centers=[torch.cat([part.centers.float() for part in fitted])],
         weights=[torch.cat([part.weights for part in fitted]) * scale / how.n_cells],

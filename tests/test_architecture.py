@@ -11,11 +11,15 @@ SOURCE = Path(parkrr.__file__).parent
 MODULES = sorted(path for path in SOURCE.glob("*.py") if path.stem != "__init__")
 LAYERS = [
     {"errors"},
-    {"lifting", "sources", "engine", "factors"},
-    {"kernels"},
+    {"lifting", "sources", "engine", "factors", "checks"},
+    {"kernels", "metrics"},
     {"partition", "solvers"},
-    {"model"},
-    {"fit"},
+    {"model", "path", "planning", "gradients"},
+    {"fit", "scouting"},
+    {"voting", "trial"},
+    {"refining"},
+    {"tuning"},
+    {"settings"},
     {"estimators"},
 ]
 HOMES = {"sklearn": "estimators"}

@@ -115,7 +115,7 @@ def test_eq_11_centres_are_rows_of_their_cell(rows):
     model = ParKRegressor(n_cells=4, n_centers=40, random_state=0, **PAPER).fit(X, Y).model_
     cell_of = model.route(torch.from_numpy(X)).numpy()
     for q, centers in enumerate(model.centers):
-        cell = X[cell_of == q] - model.origin.numpy()
+        cell = X[cell_of == q] - model.metric.origin.numpy()
         distance = np.abs(centers.numpy()[:, None] - cell[None]).max(2).min(1)
         np.testing.assert_allclose(distance, 0, atol=1e-12)
 
@@ -188,7 +188,7 @@ def test_eq_14_a_prediction_is_that_of_exactly_one_local_model(rows):
     X, Y = rows
     model = ParKRegressor(n_cells=4, n_centers=60, random_state=0, **PAPER).fit(X, Y)
     park = model.model_
-    shifted = X - park.origin.numpy()
+    shifted = X - park.metric.origin.numpy()
     cell_of = reference.rkhs_distances(Gaussian(), shifted, park.centroids.numpy()).argmin(1)
     expected = [
         reference.kernel_matrix(Gaussian(), shifted[[i]], park.centers[q].numpy())[0]
@@ -217,7 +217,7 @@ def test_algorithm_1_equals_its_steps_done_by_hand(rows):
 def test_one_cell_is_global_falkon(rows):
     X, Y = rows
     model = ParKRegressor(n_cells=1, n_centers=40, penalty=1e-3, tol=1e-12, **PAPER).fit(X, Y)
-    Z = model.model_.centers[0].numpy() + model.model_.origin.numpy()
+    Z = model.model_.centers[0].numpy() + model.model_.metric.origin.numpy()
     K_nm = reference.kernel_matrix(Gaussian(), X, Z)
     K_mm = reference.kernel_matrix(Gaussian(), Z, Z)
     exact = K_nm @ reference.nystrom_weights(K_nm, K_mm, Y, 1e-3)
@@ -300,7 +300,7 @@ def test_weighted_nystrom_equals_its_normal_equations(solver, rows):
         tol=1e-13,
         fit_intercept=False,
     ).fit(X, Y, w)
-    Z = model.model_.centers[0].numpy() + model.model_.origin.numpy()
+    Z = model.model_.centers[0].numpy() + model.model_.metric.origin.numpy()
     K_nm = reference.kernel_matrix(Laplacian(2.0), X, Z)
     K_mm = reference.kernel_matrix(Laplacian(2.0), Z, Z)
     system = K_nm.T @ (w[:, None] * K_nm) + 1e-3 * w.sum() * K_mm

@@ -15,7 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.engine import LocalEngine
+from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian, Laplacian
+from parkrr.metrics import FeatureMap
+from parkrr.partition import Blend
 
 CONFIGURATIONS = [
     {},
@@ -30,14 +33,25 @@ ESTIMATORS = [
 ]
 
 GRID = {
-    "kernel": ["gaussian", Gaussian(2.0), Laplacian(3.0)],
-    "penalty": [1e-6, 1e-3],
+    "kernel": ["gaussian", "auto", Gaussian(2.0), Laplacian(3.0)],
+    "penalty": [1e-6, 1e-3, "auto"],
+    "metric": [
+        "auto",
+        "euclidean",
+        "standard",
+        "learned",
+        FeatureMap(torch.zeros(3), torch.ones(3)),
+    ],
     "n_cells": ["auto", 1, 3],
     "n_centers": ["auto", 20],
     "centroids": ["greedy", "uniform", "rpcholesky"],
     "solver": ["auto", "falkon", "direct"],
     "n_candidates": [None, 50],
     "balance": [True, False],
+    "blend": [1, "auto", Blend(2, 1.0)],
+    "coarse": [0, "auto", 20, Coarse(20, Gaussian(3.0))],
+    "time_budget": ["auto", 5.0],
+    "max_memory": [None, 1e9],
     "fit_intercept": [True, False],
     "max_iter": [50, 100],
     "tol": [1e-2, 1e-3],

@@ -1,8 +1,6 @@
 """ParKRegressor and ParKClassifier: the scikit-learn face of the library."""
 
-import math
 import warnings
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,20 +12,17 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from parkrr.checks import check_device
 from parkrr.engine import LocalEngine
 from parkrr.errors import ParameterError
-from parkrr.fit import CellReport, Park
-from parkrr.kernels import Kernel, as_kernel
-from parkrr.partition import CENTROIDS
-from parkrr.solvers import Falkon
+from parkrr.fit import CellReport, Coarse, Park
+from parkrr.kernels import Kernel
+from parkrr.metrics import FeatureMap
+from parkrr.model import Model
+from parkrr.partition import Blend
+from parkrr.settings import as_engine, park_of, patience, wish_of
 from parkrr.sources import ArraySource
-
-SOLVERS = ("auto", "direct", "falkon")
-PRECISIONS = ("auto", "float32", "float64")
-# Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as
-# fast and its error (1e-6 of the target) far below any noise.
-FLOAT64_ROWS = 10_000
-AUTO_CELL_ROWS = 2000  # rows of an automatic cell: at 917k taxi rides the best error per second
+from parkrr.tuning import Chosen, Diary, Tuning
 
 
 class ParKEstimator(BaseEstimator):  # type: ignore[misc]
@@ -36,13 +31,18 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         kernel: Kernel | str = "gaussian",
-        penalty: float = 1e-6,
+        penalty: float | str = 1e-6,
+        metric: FeatureMap | str = "euclidean",
         n_cells: int | str = "auto",
         n_centers: int | str = "auto",
         centroids: str = "greedy",
         solver: str = "auto",
         n_candidates: int | None = 5_000,
         balance: bool = True,
+        blend: Blend | int | str = 1,
+        coarse: Coarse | int | str = 0,
+        time_budget: float | str = "auto",
+        max_memory: float | None = None,
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-4,
@@ -53,12 +53,17 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.kernel = kernel
         self.penalty = penalty
+        self.metric = metric
         self.n_cells = n_cells
         self.n_centers = n_centers
         self.centroids = centroids
         self.solver = solver
         self.n_candidates = n_candidates
         self.balance = balance
+        self.blend = blend
+        self.coarse = coarse
+        self.time_budget = time_budget
+        self.max_memory = max_memory
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
@@ -70,42 +75,26 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """Fit all columns of Y (n, t) at once."""
         rows = as_source(X, Y, sample_weight, check_device(self.device))
-        result = self._park(rows).fit(rows)
+        params = self.get_params(deep=False)
+        park, diary = park_of(params, rows, as_seed(self.random_state)), Diary()
+        if wish_of(params).anything:
+            park, diary = Tuning(park, wish_of(params), patience(params)).run(rows)
+        result = park.fit(rows)
         self.model_ = result.model
         self.report_: list[CellReport] = result.report
         self.n_cells_ = len(result.report)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
-        self.seconds_ = {"place": result.place_seconds, "cells": result.cells_seconds}
+        seconds = {"place": result.place_seconds, "cells": result.cells_seconds}
+        self.seconds_ = diary.seconds | seconds
+        self.chosen_ = Chosen(self._settled(park, result.model), diary.tried, diary.seconds)
         warn_unconverged(result.report, self.max_iter, self.tol)
 
-    def _park(self, rows: ArraySource) -> Park:
-        """Algorithm 1 with every parameter checked and every "auto" made a number."""
-        auto_cells = max(1, round(rows.n_rows / AUTO_CELL_ROWS))
-        return Park(
-            kernel=as_kernel(self.kernel),
-            penalty=check_positive("penalty", self.penalty),
-            n_cells=check_integer_or("n_cells", self.n_cells, "auto") or auto_cells,
-            n_centers=check_integer_or("n_centers", self.n_centers, "auto"),
-            centroids=check_one_of("centroids", self.centroids, CENTROIDS),
-            n_candidates=check_integer_or("n_candidates", self.n_candidates, None),
-            balance=check_bool("balance", self.balance),
-            solver=check_one_of("solver", self.solver, SOLVERS),
-            falkon=Falkon(
-                check_integer("max_iter", self.max_iter),
-                check_positive("tol", self.tol),
-            ),
-            fit_intercept=check_bool("fit_intercept", self.fit_intercept),
-            dtype=self._dtype(rows),
-            engine=as_engine(self.engine),
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-        )
-
-    def _dtype(self, rows: ArraySource) -> torch.dtype:
-        precision = check_one_of("precision", self.precision, PRECISIONS)
-        if precision == "auto":
-            short = rows.X.dtype == torch.float32 or rows.n_rows > FLOAT64_ROWS
-            precision = "float32" if short else "float64"
-        return torch.float32 if precision == "float32" else torch.float64
+    def _settled(self, park: Park, model: Model) -> dict[str, Any]:
+        """Parameters that fit the same model with nothing left to choose."""
+        names = ("kernel", "penalty", "n_cells", "n_centers", "blend")
+        settled = {name: getattr(park, name) for name in names}
+        settled |= {"metric": model.metric, "coarse": park.coarse or 0}
+        return {**self.get_params(deep=False), **settled, "random_state": park.seed}
 
     def _predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The model at X, shape (n, t)."""
@@ -126,15 +115,24 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel
-        A kernel from :mod:`parkrr.kernels`, or the name of one to take its defaults.
+        A kernel from :mod:`parkrr.kernels`, or the name of one to take its defaults. "auto"
+        chooses a family and its lengthscale on held-out rows.
     penalty
         The paper's lambda; cell q is fitted with lambda / rho_q, rho_q its share of rows.
+        "auto" chooses it on held-out rows.
+    metric
+        In what units distances are measured: "euclidean" (those of the features), "standard"
+        (features of zero mean and unit spread, whatever outliers say), "learned" (directions
+        along which the target changes count for more; needs a radial kernel and chooses its
+        lengthscale), "auto" (what wins on held-out rows; for a kernel with a lengthscale of
+        its own "euclidean"), or a :class:`parkrr.metrics.FeatureMap`.
     n_cells
         Number of cells Q. 1 is global FALKON. With `balance` the number kept is near it.
-        "auto" is a cell per 2,000 rows.
+        "auto" is 1 up to 14,000 rows, then a cell per 4,000 or, above 100,000, per 2,000,
+        unless the budgets say otherwise.
     n_centers
-        Nystrom centres of all cells together; cell q gets the share rho_q. "auto" is
-        1,000 and a fifth of the rows, and at most 3,000 in a cell.
+        Nystrom centres of all cells together; cell q gets the share rho_q. "auto" is all
+        rows, at most 3 million, unless the budgets say otherwise.
     centroids
         "greedy" (the paper: the largest Schur complement), "uniform" (the paper's
         ParK-Uni) or "rpcholesky" (drawn with probability proportional to the complement).
@@ -146,6 +144,19 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         as the paper does, and for anything but "uniform" 8 bytes of memory a row and cell.
     balance
         Merge cells that are too small and split those that are too large.
+    blend
+        How many cells answer: 1, the nearest, as in the paper; a
+        :class:`parkrr.partition.Blend`; or "auto", chosen on held-out rows.
+    coarse
+        Centres of one model of all rows whose residual the cells are fitted to, 0 for none;
+        a :class:`parkrr.fit.Coarse`; or "auto", which keeps one if held-out error falls.
+    time_budget
+        Seconds for the fit, from which automatic numbers of cells and centres follow through
+        a short benchmark of this machine; half of them are for choosing. "auto" sets no limit
+        to the fit and starts no further round of choosing after 40 s.
+    max_memory
+        Bytes the fit may use beyond its rows, from which automatic numbers follow; None for
+        no limit.
     fit_intercept
         Fit the target's deviation from its mean.
     max_iter, tol
@@ -171,7 +182,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     n_iter_
         Most iterations in any cell; 1 for a direct solve.
     seconds_
-        Wall time spent placing cells and fitting them.
+        Wall time spent choosing, placing cells and fitting them.
+    chosen_
+        A :class:`parkrr.tuning.Chosen`: every choice, what was tried with its held-out error,
+        and seconds; ``ParKRegressor(**chosen_.params)`` fits the same model.
 
     Examples
     --------
@@ -294,59 +308,11 @@ def check_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     return w
 
 
-def check_integer(name: str, value: Any, rule: str = "a whole number >= 1") -> int:
-    """The value as an int of at least 1."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ParameterError(f"{name} must be {rule}, got {value!r}")
-    return int(value)
-
-
-def check_integer_or(name: str, value: Any, exception: str | None) -> int | None:
-    """The value as an int of at least 1, or None where it is the one exception."""
-    if value is exception or (isinstance(value, str) and value == exception):
-        return None
-    return check_integer(name, value, f"a whole number >= 1 or {exception!r}")
-
-
-def check_bool(name: str, value: Any) -> bool:
-    """The value as a bool."""
-    if not isinstance(value, bool | np.bool_):
-        raise ParameterError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
-def check_positive(name: str, value: Any) -> float:
-    """The value as a positive float."""
-    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
-    return float(value)
-
-
-def check_one_of(name: str, value: Any, allowed: Any) -> str:
-    """The value, if it is one of those allowed."""
-    if not isinstance(value, str) or value not in allowed:
-        raise ParameterError(f"{name} must be one of {sorted(allowed)}, got {value!r}")
-    return str(value)
-
-
-def check_device(device: Any) -> torch.device:
-    """The torch device of that name, if torch has it."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, TypeError, AssertionError) as error:
-        raise ParameterError(
-            f"device must be one this torch can use, such as 'cpu', got {device!r}"
-        ) from error
-    return torch.device(device)
-
-
-def as_engine(engine: LocalEngine | str) -> LocalEngine:
-    """The engine itself, or the one of that name."""
-    if isinstance(engine, LocalEngine):
-        return engine
-    if engine == "local":
-        return LocalEngine()
-    raise ParameterError(f"engine must be 'local' or a LocalEngine, got {engine!r}")
+def as_seed(random_state: int | np.random.RandomState | None) -> int:
+    """A whole number is the seed itself, so that a fit can be repeated from its seed."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> None:

@@ -13,9 +13,11 @@ from torch import Tensor
 from parkrr.engine import LocalEngine
 from parkrr.errors import CellError, NotFiniteError, ParameterError
 from parkrr.kernels import Kernel, Radial
-from parkrr.model import Model
-from parkrr.partition import assign, balanced, choose_centroids
-from parkrr.solvers import Direct, Falkon, LocalFit, LocalProblem, Solver, cheaper
+from parkrr.metrics import FeatureMap, centering, standardising
+from parkrr.model import CoarseModel, Model
+from parkrr.partition import Blend, assign, balanced, choose_centroids
+from parkrr.path import penalty_path
+from parkrr.solvers import Direct, Falkon, LocalFit, LocalProblem, Solver, cheaper, lost_in_float32
 from parkrr.sources import ArraySource, draw
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
@@ -24,9 +26,9 @@ PARTITION_ROWS_PER_CELL = 100
 # When cells are balanced, one lighter than this is merged: too few rows for a model.
 LIGHTEST_CELL = 32
 CANDIDATES_PER_CELL = 4  # at least, or greedy would have no choice
-# Most centres of a cell when their number is automatic: K_mm of 3,000 takes 72 MB.
-MOST_AUTO_CENTERS = 3000
-ORIGIN_ROWS = 10_000  # whose mean is subtracted before rows are narrowed to float32
+METRIC_ROWS = 10_000  # whose mean and spread stand for those of all rows
+COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
+COARSE_PENALTIES = torch.logspace(-11, 0, 34, dtype=torch.float64)  # three a decade
 ASSIGN_ROWS = 2**16  # rows routed by one task
 
 
@@ -106,16 +108,37 @@ class CellResult(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Coarse:
+    """One model of all rows below the cells, which are fitted to its residual.
+
+    Its penalty is the one of least generalised cross-validation score.
+
+    Parameters
+    ----------
+    n_centers
+        Its Nystrom centres.
+    kernel
+        Its kernel; None takes that of the cells.
+    """
+
+    n_centers: int = 1000
+    kernel: Kernel | None = None
+
+
+@dataclass(frozen=True)
 class Park:
     """The settings of Algorithm 1; the estimators say what each of them means."""
 
     kernel: Kernel
     penalty: float
+    metric: FeatureMap | str
     n_cells: int
-    n_centers: int | None
+    n_centers: int
     centroids: str
     n_candidates: int | None
     balance: bool
+    blend: Blend
+    coarse: Coarse | None
     solver: str
     falkon: Falkon
     fit_intercept: bool
@@ -126,25 +149,39 @@ class Park:
     def fit(self, rows: ArraySource) -> FitResult:
         """Algorithm 1: line 2 chooses centroids, 3-6 divide the rows, 7-10 fit the cells."""
         start = time.perf_counter()
-        seeds = np.random.SeedSequence(self.seed).generate_state(3).tolist()
+        seeds = np.random.SeedSequence(self.seed).generate_state(4).tolist()
         rows, intercept, scale = with_target_scaled(rows, self.fit_intercept, self.dtype)
-        origin = rows.sample(ORIGIN_ROWS, seeds[0]).X.double().mean(0)  # (d,)
-        rows = rows.map(partial(self.kernel.narrow, origin=origin, dtype=self.dtype))
+        metric = as_map(self.metric, self.kernel, rows, seeds[0])
+        rows = rows.map(partial(metric, dtype=self.dtype))
         check_kernel_range(self.kernel, rows, self.dtype)
-        centroids, cells = self.divide(rows, self.place(rows, seeds[1]))  # (Q, d), Q sources
+        coarse, rows = self.fit_coarse(rows, seeds[3])
+        centroids, cells = self.divide(rows, self.place(rows, seeds[1]))  # (Q, e), Q sources
         placed = time.perf_counter()
 
         fitted = self.run(self.tasks(cells, rows.total_weight, seeds[2]))
         model = Model(
             kernel=self.kernel,
-            origin=origin,
+            metric=metric,
             centroids=centroids,
             centers=[cell.centers for cell in fitted],
             weights=[cell.weights * scale for cell in fitted],
             intercept=intercept,
+            blend=self.blend,
+            coarse=coarse and replace(coarse, weights=coarse.weights * scale),
         )
         report = [cell.report for cell in fitted]
         return FitResult(model, report, placed - start, time.perf_counter() - placed)
+
+    def fit_coarse(self, rows: ArraySource, seed: int) -> tuple[CoarseModel | None, ArraySource]:
+        """The coarse level, if there is one, and the rows with what it leaves of the target."""
+        if self.coarse is None:
+            return None, rows
+        kernel = self.coarse.kernel or self.kernel
+        model = coarse_model(kernel, rows, self.coarse.n_centers, self.engine.cores, seed)
+        shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
+        parts = dict(self.engine.run(lambda shard: model(shard.load().X), shards))
+        fitted = torch.cat([parts[k] for k in range(len(shards))])  # (n, t)
+        return model, replace(rows, Y=rows.Y - fitted.to(rows.Y.dtype))
 
     def place(self, rows: ArraySource, seed: int) -> Tensor:
         """Line 2: centroids by the rule, eq. (7), balanced unless switched off; (Q, d)."""
@@ -180,19 +217,16 @@ class Park:
         tasks = []
         for q, cell in enumerate(cells):
             rho_q = cell.total_weight / n
-            m_q = self.centers_of(cell, rho_q, n)
+            m_q = self.centers_of(cell, rho_q)
             solver, why = self.solver_for(cell, m_q)
             lambda_q = self.penalty / rho_q
             task = CellTask(q, cell, self.kernel, solver, why, m_q, lambda_q, seeds[q], n_threads)
             tasks.append(task)
         return tasks
 
-    def centers_of(self, cell: ArraySource, rho_q: float, n: float) -> int:
-        """m_q; an automatic m is 1,000 and a fifth of the rows, and bounded in each cell."""
-        m, most = self.n_centers, cell.n_rows
-        if m is None:
-            m, most = 1000 + int(n) // 5, min(most, MOST_AUTO_CENTERS)
-        return min(most, max(1, math.ceil(m * rho_q)))
+    def centers_of(self, cell: ArraySource, rho_q: float) -> int:
+        """m_q = m rho_q, all rows at most."""
+        return min(cell.n_rows, max(1, math.ceil(self.n_centers * rho_q)))
 
     def solver_for(self, cell: ArraySource, m_q: int) -> tuple[Solver, str]:
         if self.solver == "auto":
@@ -212,6 +246,31 @@ class Park:
         for group in filter(None, groups):
             fitted |= {group[k].q: result for k, result in self.engine.run(fit_cell, group)}
         return [fitted[task.q] for task in tasks]
+
+
+def as_map(metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: int) -> FeatureMap:
+    """The map itself, or the one of that name for these rows."""
+    if isinstance(metric, FeatureMap):
+        return metric
+    if metric == "euclidean" and not isinstance(kernel, Radial):
+        return FeatureMap()  # a shift would change the kernel
+    sample = rows.sample(METRIC_ROWS, seed).X
+    return centering(sample) if metric == "euclidean" else standardising(sample)
+
+
+def coarse_model(
+    kernel: Kernel, rows: ArraySource, n_centers: int, n_threads: int, seed: int
+) -> CoarseModel:
+    """The Nystrom estimator of least cross-validation score on a sample of the rows."""
+    sample = rows.sample(COARSE_ROWS * n_centers, seed)
+    drawn = draw(sample.n_rows, n_centers, seed)
+    Z = sample.X[drawn]  # (m, e)
+    smallest = float(COARSE_PENALTIES[0]) * sample.total_weight
+    path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
+    order = path.gcv(COARSE_PENALTIES).argsort()
+    fits = (path.weights(penalty) for penalty in COARSE_PENALTIES[order].tolist())
+    short = Z.dtype == torch.float32
+    return CoarseModel(kernel, Z, next(a for a in fits if not (short and lost_in_float32(a))))
 
 
 def fit_cell(task: CellTask) -> CellResult:

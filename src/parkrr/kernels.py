@@ -8,7 +8,7 @@ To add your own, derive from :class:`Radial` (a formula of the distance) or :cla
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import final
 
@@ -21,7 +21,6 @@ from parkrr.lifting import (
     PolynomialSection,
     RadialSection,
     Section,
-    coordinate_limit,
     exp_,
     root_,
 )
@@ -46,10 +45,6 @@ class Kernel(ABC):
         increasing function of the distance is as good.
         """
 
-    def narrow(self, X: Tensor, origin: Tensor, dtype: torch.dtype) -> Tensor:
-        """Rows X (n, d) in a dtype that may be shorter than theirs."""
-        return X.to(dtype)
-
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """The kernel matrix K(X, Z), shape (n, m)."""
         section = self.against(Z)
@@ -71,8 +66,16 @@ class Radial(Kernel):
     def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         """K from c |x - z|^2 in buffers[0], in place; `near` promises no underflow."""
 
+    @abstractmethod
+    def derivative(self, buffers: list[Tensor]) -> Tensor:
+        """The derivative of the profile by |c| |x - z|^2, in place as there; 0 where x = z."""
+
     def diag(self, X: Tensor) -> Tensor:
         return X.new_ones(len(X))
+
+    def slope(self, Z: Tensor) -> Section:
+        """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d)."""
+        return RadialSection(Slope(self), Z)
 
     def against(self, Z: Tensor) -> Section:
         return RadialSection(self, Z)
@@ -80,10 +83,9 @@ class Radial(Kernel):
     def distance(self, C: Tensor) -> Section:
         return InnerSection(C, norms=True)
 
-    def narrow(self, X: Tensor, origin: Tensor, dtype: torch.dtype) -> Tensor:
-        """As for any kernel, but shifted first, so that 1.6e9 + 1 differs from 1.6e9."""
-        X = (X - origin.to(X.dtype)).to(dtype)
-        return X.clamp_(-coordinate_limit(X), coordinate_limit(X))
+    def at(self, lengthscale: float) -> "Radial":
+        """The same kernel with another lengthscale."""
+        return replace(self, lengthscale=lengthscale)  # type: ignore[type-var]
 
     def check_lengthscale(self) -> None:
         if not 1e-100 <= self.lengthscale <= 1e100:  # also rejects NaN; its square is used
@@ -91,6 +93,22 @@ class Radial(Kernel):
                 f"lengthscale must be between 1e-100 and 1e100, got {self.lengthscale!r}; "
                 f"scale the features instead"
             )
+
+
+@final
+@dataclass(frozen=True)
+class Slope:
+    """The slope of a radial kernel, in the form of a kernel's profile."""
+
+    kernel: Radial
+    n_buffers = 2
+
+    @property
+    def coefficient(self) -> float:
+        return self.kernel.coefficient
+
+    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
+        return self.kernel.derivative(buffers).mul_(2 * abs(self.coefficient))
 
 
 @final
@@ -122,6 +140,9 @@ class Gaussian(Radial):
 
     def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         return exp_(buffers[0], near)
+
+    def derivative(self, buffers: list[Tensor]) -> Tensor:
+        return exp_(buffers[0], near=False).neg_()
 
 
 @final
@@ -155,6 +176,9 @@ class Laplacian(Radial):
 
     def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
         return exp_(root_(buffers[0]).neg_(), near=True)
+
+    def derivative(self, buffers: list[Tensor]) -> Tensor:
+        return half_decay_(*buffers)
 
 
 @final
@@ -201,6 +225,23 @@ class Matern(Radial):
         if self.nu == 2.5:
             a.addcmul_(a, a, value=1 / 3)  # a + a^2 / 3
         return a.add_(1).mul_(decay)
+
+    def derivative(self, buffers: list[Tensor]) -> Tensor:
+        if self.nu == 0.5:
+            return half_decay_(*buffers)
+        a = root_(buffers[0])
+        decay = exp_(torch.neg(a, out=buffers[1]), near=True)
+        if self.nu == 1.5:
+            return a.copy_(decay).mul_(-1 / 2)
+        return a.add_(1).mul_(decay).mul_(-1 / 6)
+
+
+def half_decay_(squares: Tensor, room: Tensor) -> Tensor:
+    """The derivative -exp(-a) / 2a of exp(-a) by a^2, in place of a^2; 0 where a = 0."""
+    a = root_(squares)
+    decay = exp_(torch.neg(a, out=room), near=True)
+    apart = a > 0
+    return a.reciprocal_().mul_(decay).mul_(-1 / 2).where(apart, 0.0)
 
 
 @final

@@ -1,6 +1,7 @@
 """The fitted model: tensors, and Algorithm 2.
 
-Knows no training data: centroids, and the centres and weights of every cell.
+Knows no training data: centroids, the centres and weights of every cell, and of the coarse
+level if there is one.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,8 @@ from parkrr.engine import torch_threads
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import Kernel
 from parkrr.lifting import Section
-from parkrr.partition import assign
+from parkrr.metrics import FeatureMap
+from parkrr.partition import HARD, Blend, assign
 from parkrr.sources import grouped
 
 # Features routed together: enough that a cell finds hundreds of its rows in one run (466,000
@@ -32,22 +34,28 @@ class Model:
     ----------
     kernel
         The kernel.
-    origin
-        Subtracted from every row before it is narrowed to the dtype of the centres, (d,).
+    metric
+        The map from rows (n, d) to what the kernel sees, (n, e).
     centroids
-        Shape (Q, d).
+        Shape (Q, e).
     centers, weights
-        Nystrom centres and coefficients of every cell, Q tensors (m_q, d) and (m_q, t).
+        Nystrom centres and coefficients of every cell, Q tensors (m_q, e) and (m_q, t).
     intercept
         Added to every prediction, shape (t,).
+    blend
+        How many of the nearest cells answer, and how their answers are weighed.
+    coarse
+        A model of all rows, whose residual the cells were fitted to.
     """
 
     kernel: Kernel
-    origin: Tensor
+    metric: FeatureMap
     centroids: Tensor
     centers: list[Tensor]
     weights: list[Tensor]
     intercept: Tensor
+    blend: Blend = HARD
+    coarse: "CoarseModel | None" = None
 
     @cached_property
     def cells(self) -> "list[Cell]":
@@ -72,8 +80,7 @@ class Model:
 
     def narrowed(self, X: Tensor) -> Tensor:
         """Rows as the cells see them."""
-        X = X.to(self.centroids.device)
-        return self.kernel.narrow(X, self.origin, self.centroids.dtype)
+        return self.metric(X.to(self.centroids.device), self.centroids.dtype)
 
     def route(self, X: Tensor) -> Tensor:
         """The cell of each row of X (n, d), shape (n,): line 1 of Algorithm 2."""
@@ -98,15 +105,17 @@ class Model:
     def run(self, X: Tensor) -> Tensor:
         """Predictions for some rows (n, t), sorted on the way so that each cell is met once."""
         X = self.narrowed(X)
-        cell_of = assign(self.kernel, X, self.centroids)
-        order, counts = grouped(cell_of, len(self.centroids))
-        X, cell_of = X.index_select(0, order), cell_of.index_select(0, order)
-        A = self.lifter.lift(X, self.origins.index_select(0, cell_of))  # (n, d')
-        values = X.new_empty(len(X), len(self.intercept))
-        self.evaluate(self.pieces(counts), X, A, values)
-        out = torch.empty_like(values, dtype=torch.float64)
-        out[order] = values.double() + self.intercept
-        return out
+        answers = self.blend.answers(self.kernel, X, self.centroids)
+        order, counts = grouped(answers.cell, len(self.centroids))
+        row, cell_of = answers.row[order], answers.cell[order]
+        rows = X.index_select(0, row)
+        A = self.lifter.lift(rows, self.origins.index_select(0, cell_of))  # (p, d')
+        values = X.new_empty(len(rows), len(self.intercept))
+        self.evaluate(self.pieces(counts), rows, A, values)
+        shares = answers.share[order].double()
+        out = torch.zeros(len(X), len(self.intercept), dtype=torch.float64, device=X.device)
+        out.index_add_(0, row, values.double() * shares[:, None]).add_(self.intercept)
+        return out if self.coarse is None else out.add_(self.coarse(X))
 
     def evaluate(self, pieces: "list[Piece]", X: Tensor, A: Tensor, values: Tensor) -> None:
         """Each piece by the model of its cell, into values (n, t)."""
@@ -130,6 +139,29 @@ class Model:
             rows = self.cells[q].section.block_rows(count)
             pieces += [Piece(q, min(rows, count - done)) for done in range(0, count, rows)]
         return pieces
+
+
+@dataclass(frozen=True)
+class CoarseModel:
+    """One Nystrom estimator of all rows.
+
+    Parameters
+    ----------
+    kernel, centers, weights
+        The kernel, centres (m, e) and coefficients (m, t).
+    """
+
+    kernel: Kernel
+    centers: Tensor
+    weights: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Its values at mapped rows X (n, e), shape (n, t)."""
+        section = self.kernel.against(self.centers)
+        w = self.weights.to(self.centers.dtype)
+        rows = section.block_rows(len(X))
+        parts = [section(section.lift(part)) @ w for part in torch.split(X, rows)]
+        return torch.cat(parts).double()
 
 
 class Piece(NamedTuple):

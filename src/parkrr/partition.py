@@ -4,6 +4,8 @@ Knows kernels and rows, not what is fitted inside a cell.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -177,6 +179,74 @@ def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
         D = section.values(part, [buffer[: len(part)] for buffer in workspace], near=True)
         argmin(D, out=cell_of[start : start + rows])
     return torch.from_numpy(cell_of).to(X.device)
+
+
+class Answers(NamedTuple):
+    """Which cells answer for which rows, and with what share."""
+
+    row: Tensor  # (p,)
+    cell: Tensor  # (p,)
+    share: Tensor  # (p,)  of each row they add up to one
+
+
+@dataclass(frozen=True)
+class Blend:
+    """How many cells answer for a row, and how their answers are weighed.
+
+    With g_j the gap between the squared distances to the j-th nearest centroid and to the
+    nearest, cell j has the weight (1 - g_j / min(width, g_{k+1}))_+^2, divided by their sum.
+    A cell's weight has fallen to zero when it stops being among the k nearest, so that
+    predictions are continuous. One nearest cell is the paper's rule, eq. (14).
+
+    Parameters
+    ----------
+    n_nearest
+        k, the most cells that answer for a row.
+    width
+        The gap at which a cell no longer answers, in the units of mapped rows, squared.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from parkrr.kernels import Gaussian
+    >>> from parkrr.partition import Blend
+    >>> halfway, cells = torch.tensor([[0.5]]), torch.tensor([[0.0], [1.0], [3.0]])
+    >>> Blend(n_nearest=2, width=1.0).answers(Gaussian(), halfway, cells).share
+    tensor([0.5000, 0.5000])
+    """
+
+    n_nearest: int = 1
+    width: float = 0.0
+
+    def answers(self, kernel: Kernel, X: Tensor, centroids: Tensor) -> Answers:
+        """The cells of each row of X (n, e) among centroids (Q, e)."""
+        k = min(self.n_nearest, len(centroids) - 1)
+        if k <= 1 or self.width <= 0:
+            row = torch.arange(len(X), device=X.device)
+            return Answers(row, assign(kernel, X, centroids), torch.ones_like(row, dtype=X.dtype))
+        cells, gaps = nearest(kernel, X, centroids, k + 1)  # (n, k + 1) each
+        shares = self.shares(gaps)  # (n, k)
+        row, place = shares.nonzero(as_tuple=True)
+        return Answers(row, cells[row, place], shares[row, place])
+
+    def shares(self, gaps: Tensor) -> Tensor:
+        """The shares of the k nearest cells from k + 1 gaps (n, k + 1), shape (n, k)."""
+        reach = gaps[:, -1:].clamp(torch.finfo(gaps.dtype).tiny, self.width)
+        weights = (1 - gaps[:, :-1] / reach).clamp_min_(0).square_()
+        return weights / weights.sum(1, keepdim=True)
+
+
+HARD = Blend()  # the nearest cell alone
+
+
+def nearest(kernel: Kernel, X: Tensor, centroids: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The cells of the `count` nearest centroids and their gaps to the first, (n, count)."""
+    section = kernel.distance(centroids)
+    A = section.lift(X)
+    blocks = torch.split(A, section.block_rows(len(A)))
+    found = [section(block).topk(count, dim=1, largest=False) for block in blocks]
+    distances = torch.cat([part.values for part in found])
+    return torch.cat([part.indices for part in found]), distances - distances[:, :1]
 
 
 def argmin(D: Tensor, out: NDArray[np.int64]) -> None:

@@ -230,9 +230,14 @@ def solve_statistics(problem: LocalProblem) -> LocalFit | None:
 
 
 def noisy(fit: LocalFit) -> bool:
-    """Whether float32 is too short to predict with these weights."""
+    """Whether its predictions, in the dtype it says, are too noisy."""
+    return fit.dtype == torch.float32 and lost_in_float32(fit.weights)
+
+
+def lost_in_float32(weights: Tensor) -> bool:
+    """Whether float32 is too short to predict with these weights (m, t)."""
     eps = torch.finfo(torch.float32).eps
-    return fit.dtype == torch.float32 and eps * float(fit.weights.norm(dim=0).max()) > LARGEST_NOISE
+    return eps * float(weights.norm(dim=0).max()) > LARGEST_NOISE
 
 
 def statistics_jitter(m: int, penalty: float) -> float:
@@ -319,7 +324,11 @@ def cheaper(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
     alike (2.7 m^3), so they do not count.
     """
     direct = n * m * (1 / 1.1e9 + 1.3 * m / 65e9)
+    if m >= n:  # eq. (10): no statistics, half of a cubic term, kernel values in float64
+        direct = n * m * (1 / 2e8 + m / 3 / 50e9)
     iterative = n * m * (min(25, falkon.max_iter) + 1) / 1.1e9 * (1 + (t - 1) / 4)
+    if m >= n:  # the cubic terms of eq. (10) and of the preconditioner are not alike
+        iterative += 2.7 * m**3 / 65e9
     why = f"estimated {direct:.2g} s direct, {iterative:.2g} s falkon"
     return (Direct(), why) if direct <= iterative else (falkon, why)
 

@@ -1,0 +1,151 @@
+"""Maps in front of the kernel: in what units distances are measured.
+
+Knows rows, not models. A map is part of the model, plain tensors: features are centred and
+scaled, beside them may stand their normal scores, and a matrix mixes and weighs the lot.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parkrr.lifting import coordinate_limit
+
+CLIPPED = 0.005  # share of values at each end that does not count for a feature's spread
+KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows
+SMALLEST_WEIGHT = 1e-6  # of a direction in the learned metric, beside the largest
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """x -> ((x - origin) scale, scores of x) matrix, in a dtype that may be shorter.
+
+    Parameters
+    ----------
+    origin, scale
+        Shape (d,). None leaves rows as they are.
+    knots, levels
+        Values of each feature and their normal scores, between which scores are linear,
+        shape (d, k); None for no scores. An increasing function of a feature has the same
+        scores, so that no outlier and no unit can matter.
+    matrix
+        Weights (e,) of the columns, or a matrix (e, e) that mixes them; None leaves them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from parkrr.metrics import FeatureMap
+    >>> FeatureMap(torch.ones(2), torch.tensor([1.0, 10.0]))(torch.zeros(1, 2), torch.float32)
+    tensor([[ -1., -10.]])
+    """
+
+    origin: Tensor | None = None
+    scale: Tensor | None = None
+    knots: Tensor | None = None
+    levels: Tensor | None = None
+    matrix: Tensor | None = None
+
+    def __call__(self, X: Tensor, dtype: torch.dtype) -> Tensor:
+        """Rows X (n, d) as the kernel sees them, shape (n, e)."""
+        if self.origin is None:
+            return X.to(dtype)
+        F = self.columns(X, dtype)
+        if self.matrix is None:
+            return F
+        matrix = self.matrix.to(F)
+        return bounded(F * matrix if matrix.ndim == 1 else F @ matrix)
+
+    def columns(self, X: Tensor, dtype: torch.dtype) -> Tensor:
+        """What the matrix mixes, shape (n, d) or with scores (n, 2 d)."""
+        assert self.origin is not None
+        # Shifted before it is narrowed, so that 1.6e9 + 1 still differs from 1.6e9.
+        F = X - self.origin.to(X)
+        if self.scale is not None:
+            largest = torch.finfo(F.dtype).max
+            F = F.clamp_(-largest, largest).mul_(self.scale.to(F))
+        F = bounded(F.clamp_(-1e38, 1e38).to(dtype))
+        return F if self.knots is None else torch.cat([F, self.scores(X).to(dtype)], 1)
+
+    def scores(self, X: Tensor) -> Tensor:
+        """The normal score of each value of X (n, d), shape (n, d)."""
+        assert self.knots is not None
+        assert self.levels is not None
+        knots, levels = self.knots.to(X), self.levels.to(X)  # (d, k)
+        values = X.T.contiguous().clamp(knots[:, :1], knots[:, -1:])  # (d, n)
+        after = torch.searchsorted(knots, values).clamp_(1, knots.shape[1] - 1)
+        low, high = knots.gather(1, after - 1), knots.gather(1, after)
+        width = (high / 2 - low / 2).clamp_min(torch.finfo(X.dtype).tiny)
+        part = ((values / 2 - low / 2) / width).clamp_(0, 1)
+        return torch.lerp(levels.gather(1, after - 1), levels.gather(1, after), part).T
+
+    def with_matrix(self, matrix: Tensor | None) -> "FeatureMap":
+        """The same columns, mixed by another matrix."""
+        return replace(self, matrix=matrix)
+
+    def pulled_back(self, M: Tensor) -> Tensor:
+        """An average gradient outer product (e, e) in mapped rows, before the matrix."""
+        if self.matrix is None:
+            return M
+        A = self.matrix.to(M)
+        return A[:, None] * M * A if A.ndim == 1 else A @ M @ A.T
+
+
+def bounded(F: Tensor) -> Tensor:
+    """Coordinates kept where |x|^2 is finite, in place."""
+    return F.clamp_(-coordinate_limit(F), coordinate_limit(F))
+
+
+def centering(X: Tensor) -> FeatureMap:
+    """The map that only shifts rows, from a sample X (n, d)."""
+    return FeatureMap(origin=X.double().mean(0))
+
+
+def standardising(X: Tensor) -> FeatureMap:
+    """The map to zero mean and unit spread, from a sample X (n, d).
+
+    The spread is the standard deviation of values clipped at their 0.5 and 99.5 % quantiles,
+    so that a few wild values do not blank a feature out; where that is zero, of all values.
+    A constant feature is left out: it is multiplied by zero.
+    """
+    X = X.double()
+    size = X.abs().amax(0).clamp_min(1e-300)  # (d,)
+    ordered = (X / size).sort(0).values
+    last = len(X) - 1
+    low, high = ordered[round(CLIPPED * last)], ordered[round((1 - CLIPPED) * last)]  # (d,)
+    clipped = ordered.clamp(low, high)
+    spread, whole = clipped.std(0, correction=0), ordered.std(0, correction=0)
+    spread = torch.where(spread > 1e-12, spread, whole)
+    varies = spread > 1e-12
+    scale = torch.where(varies, 1 / torch.where(varies, spread * size, 1.0), 0.0)
+    return FeatureMap(clipped.mean(0) * size, scale)
+
+
+def with_scores(base: FeatureMap, X: Tensor) -> FeatureMap:
+    """The map with normal scores beside the features, from a sample X (n, d)."""
+    pairs = [score_knots(column) for column in X.double().cpu().numpy().T]
+    parts = (np.stack(part) for part in zip(*pairs, strict=True))
+    knots, levels = (torch.from_numpy(part).to(X.device) for part in parts)  # (d, k) each
+    return replace(base, knots=knots, levels=levels)
+
+
+def score_knots(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values of one feature and their normal scores, of unit spread; KNOTS each."""
+    knots, counts = np.unique(values, return_counts=True)
+    below = (np.cumsum(counts) - counts / 2) / len(values)  # half of its own kind
+    levels = torch.special.ndtri(torch.from_numpy(below)).numpy()
+    levels = levels / max(1e-12, np.sqrt(counts @ levels**2 / len(values)))
+    if len(knots) == 1:
+        levels = np.zeros(1)
+    kept = np.arange(len(knots))
+    if len(knots) > KNOTS:
+        kept = np.searchsorted(below, np.linspace(below[0], below[-1], KNOTS)).clip(0, kept[-1])
+    kept = np.pad(kept, (0, KNOTS - len(kept)), mode="edge")  # the same length for all
+    return knots[kept], levels[kept]
+
+
+def root(M: Tensor) -> Tensor:
+    """M^(1/2) with largest eigenvalue one, of a positive matrix (e, e) or its diagonal (e,)."""
+    values, V = (M, None) if M.ndim == 1 else torch.linalg.eigh(M)
+    weights: Tensor = (values / values.max()).clamp_min(SMALLEST_WEIGHT**2).sqrt()  # (e,)
+    return weights if V is None else (V * weights) @ V.T

@@ -1,0 +1,88 @@
+"""Every penalty at once, from the statistics of a cell and one eigendecomposition.
+
+With K_mm = U U' and U^-1 K'WK U^-T = V diag(h) V', the exact Nystrom estimator of any
+penalty is alpha = U^-T V (b / (h + lambda n)), b = V' U^-1 K'WY. So are its training error,
+effective dimension and generalised cross-validation score, in O(m) each; and held-out rows
+give their errors under all penalties in one product.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from parkrr.factors import Factor
+from parkrr.solvers import LocalProblem, Shard, statistics_jitter, summed, whitened
+from parkrr.sources import Source
+
+
+@dataclass(frozen=True)
+class PenaltyPath:
+    """The exact Nystrom estimators of a cell for all penalties.
+
+    Parameters
+    ----------
+    problem
+        The problem whose penalty is left open.
+    basis
+        U^-T V: coefficients of the centres for each direction, shape (m, r).
+    h
+        Weight of the rows along each direction, shape (r,).
+    b
+        What the target says along it, shape (r, t).
+    yy
+        Y'WY summed over outputs.
+    n
+        Total weight of the rows.
+    """
+
+    problem: LocalProblem
+    basis: Tensor
+    h: Tensor
+    b: Tensor
+    yy: float
+    n: float
+
+    def weights(self, penalty: float) -> Tensor:
+        """alpha, shape (m, t)."""
+        return self.basis @ (self.b / (self.h + penalty * self.n)[:, None])
+
+    def training_error(self, penalties: Tensor) -> Tensor:
+        """Weighted mean squared error on the rows of the cell, of all outputs, shape (p,)."""
+        ridge = penalties * self.n
+        kept = (self.h[:, None] + 2 * ridge) / (self.h[:, None] + ridge).square()  # (r, p)
+        return (self.yy - self.b.square().sum(1) @ kept).clamp_min(0) / self.n
+
+    def effective_dimension(self, penalties: Tensor) -> Tensor:
+        """N_q(lambda) of the sketched problem, shape (p,)."""
+        return (self.h[:, None] / (self.h[:, None] + penalties * self.n)).sum(0)
+
+    def gcv(self, penalties: Tensor) -> Tensor:
+        """Generalised cross-validation: training error over (1 - N_q / n)^2, shape (p,)."""
+        free = (1 - self.effective_dimension(penalties) / self.n).clamp_min(1e-12)
+        return self.training_error(penalties) / free.square()
+
+    def errors(self, rows: Source, penalties: Tensor) -> Tensor:
+        """Weighted sum of squared errors on other rows under each penalty, shape (p,)."""
+        shrunk = self.b[:, None] / (self.h[:, None] + penalties * self.n)[:, :, None]  # (r, p, t)
+        section = self.problem.kernel.against(self.problem.centers)
+        total = torch.zeros_like(penalties)
+        for X, Y, w in rows.blocks(section.block_rows(rows.n_rows)):
+            directions = section(section.lift(X)).double() @ self.basis  # (b, r)
+            predicted = torch.einsum("br,rpt->bpt", directions, shrunk)
+            squares = (predicted - Y.double()[:, None]).square().sum(2)  # (b, p)
+            total += squares.sum(0) if w is None else w.double() @ squares
+        return total
+
+
+def penalty_path(problem: LocalProblem) -> PenaltyPath:
+    """The path of a problem, for penalties of at least its own."""
+    cell = problem.cell
+    stats = summed(problem.shards(), Shard.gram)  # (m, m + t)
+    factor = Factor(problem.K_mm(), statistics_jitter(len(problem.centers), problem.penalty))
+    H, right = whitened(factor, stats)
+    h, V = torch.linalg.eigh(H)
+    squares = cell.Y.double().square().sum(1)  # (n,)
+    yy = squares.sum() if cell.w is None else cell.w.double() @ squares
+    basis = factor.solve_t(V)
+    return PenaltyPath(problem, basis, h.clamp_min(0), V.T @ right, float(yy), cell.total_weight)

@@ -1,0 +1,149 @@
+"""From an estimator's parameters to checked settings, and to what is left to choose."""
+
+from typing import Any
+
+import torch
+
+from parkrr.checks import (
+    check_bool,
+    check_integer,
+    check_integer_or,
+    check_one_of,
+    check_positive,
+    check_positive_or,
+)
+from parkrr.engine import LocalEngine
+from parkrr.errors import ParameterError
+from parkrr.fit import Coarse, Park
+from parkrr.kernels import Gaussian, Kernel, Laplacian, Matern, Radial, as_kernel
+from parkrr.metrics import FeatureMap
+from parkrr.partition import CENTROIDS, HARD, Blend
+from parkrr.planning import choose_sizes
+from parkrr.solvers import Falkon
+from parkrr.sources import ArraySource
+from parkrr.tuning import Wish
+
+METRICS = ("auto", "euclidean", "learned", "standard")
+FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
+SOLVERS = ("auto", "direct", "falkon")
+PRECISIONS = ("auto", "float32", "float64")
+# Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as
+# fast and its error (1e-6 of the target) far below any noise.
+FLOAT64_ROWS = 10_000
+FIRST_PENALTY = 1e-6  # before any is chosen
+AUTO_SECONDS = 40.0  # after which no further round of choosing begins
+
+
+def wish_of(params: dict[str, Any]) -> Wish:
+    """What these parameters leave to choose."""
+    kernel, metric = params["kernel"], as_metric(params["metric"])
+    free, radial = is_auto(kernel), isinstance(families(kernel)[0], Radial)
+    if metric == "auto" and not free:
+        metric = "euclidean"  # a lengthscale has a unit
+    if metric == "learned" and not radial:
+        raise ParameterError(
+            f"metric='learned' needs a radial kernel, got kernel={kernel!r}; use 'standard', or "
+            f"one of gaussian, laplacian, matern"
+        )
+    return Wish(
+        families=families(kernel),
+        lengthscale=free or metric == "learned",
+        penalty=is_auto(params["penalty"]),
+        metric=metric,
+        blend=is_auto(params["blend"]),
+        coarse=is_auto(params["coarse"]),
+    )
+
+
+def patience(params: dict[str, Any]) -> float:
+    """Seconds after which choosing comes to an end: half of the budget."""
+    budget = check_positive_or("time_budget", params["time_budget"], "auto")
+    return AUTO_SECONDS if budget is None else budget / 2
+
+
+def park_of(params: dict[str, Any], rows: ArraySource, seed: int) -> Park:
+    """Algorithm 1 with every parameter checked; what is to be chosen is a first guess."""
+    engine, metric = as_engine(params["engine"]), wish_of(params).metric
+    sizes = choose_sizes(
+        rows.n_rows,
+        rows.X.shape[1],
+        n_cells=check_integer_or("n_cells", params["n_cells"], "auto"),
+        n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
+        engine=engine,
+        time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
+        max_memory=check_positive_or("max_memory", params["max_memory"], None),
+    )
+    return Park(
+        kernel=families(params["kernel"])[0],
+        penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
+        metric=metric,
+        n_cells=sizes.n_cells,
+        n_centers=sizes.n_centers,
+        centroids=check_one_of("centroids", params["centroids"], CENTROIDS),
+        n_candidates=check_integer_or("n_candidates", params["n_candidates"], None),
+        balance=check_bool("balance", params["balance"]),
+        blend=as_blend(params["blend"]),
+        coarse=as_coarse(params["coarse"]),
+        solver=check_one_of("solver", params["solver"], SOLVERS),
+        falkon=Falkon(
+            check_integer("max_iter", params["max_iter"]),
+            check_positive("tol", params["tol"]),
+        ),
+        fit_intercept=check_bool("fit_intercept", params["fit_intercept"]),
+        dtype=as_dtype(params["precision"], rows),
+        engine=engine,
+        seed=seed,
+    )
+
+
+def as_dtype(precision: str, rows: ArraySource) -> torch.dtype:
+    """The dtype of products over rows."""
+    precision = check_one_of("precision", precision, PRECISIONS)
+    if precision == "auto":
+        short = rows.X.dtype == torch.float32 or rows.n_rows > FLOAT64_ROWS
+        precision = "float32" if short else "float64"
+    return torch.float32 if precision == "float32" else torch.float64
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is left to us."""
+    return isinstance(value, str) and value == "auto"
+
+
+def families(kernel: Kernel | str) -> tuple[Kernel, ...]:
+    """The kernels to choose from."""
+    return FAMILIES if is_auto(kernel) else (as_kernel(kernel),)
+
+
+def as_metric(metric: FeatureMap | str) -> FeatureMap | str:
+    """The map itself, or the name of one."""
+    if isinstance(metric, FeatureMap):
+        return metric
+    return check_one_of("metric", metric, METRICS)
+
+
+def as_blend(blend: Blend | int | str) -> Blend:
+    """The blend itself; 1 is the nearest cell alone."""
+    if isinstance(blend, Blend):
+        return blend
+    if is_auto(blend) or blend == 1:
+        return HARD
+    raise ParameterError(f"blend must be 1 or a Blend(n_nearest, width), got {blend!r}")
+
+
+def as_coarse(coarse: Coarse | int | str) -> Coarse | None:
+    """The coarse level itself, or one with that many centres; 0 is none."""
+    if isinstance(coarse, Coarse):
+        return coarse
+    if is_auto(coarse) or (isinstance(coarse, int) and coarse == 0):
+        return None
+    return Coarse(check_integer("coarse", coarse, "a number of centres >= 0 or a Coarse"))
+
+
+def as_engine(engine: LocalEngine | str) -> LocalEngine:
+    """The engine itself, or the one of that name."""
+    if isinstance(engine, LocalEngine):
+        return engine
+    if engine == "local":
+        return LocalEngine()
+    raise ParameterError(f"engine must be 'local' or a LocalEngine, got {engine!r}")

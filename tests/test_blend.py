@@ -1,0 +1,85 @@
+"""Blending and the coarse level."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from parkrr import ParKRegressor
+from parkrr.fit import Coarse
+from parkrr.kernels import Gaussian
+from parkrr.model import CoarseModel
+from parkrr.partition import HARD, Blend
+
+GAUSSIAN = Gaussian(1.0)
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(600, 2))
+    return X, np.sin(X[:, 0]) * X[:, 1]
+
+
+def shares(blend, X, C):
+    """Share of every cell at every row, (n, Q), by the formula of the docstring."""
+    out = np.zeros((len(X), len(C)))
+    for i, x in enumerate(X):
+        squares = ((x - C) ** 2).sum(1)
+        order = np.argsort(squares)
+        gaps = squares[order] - squares[order[0]]
+        reach = min(blend.width, gaps[blend.n_nearest])
+        weights = np.maximum(0, 1 - gaps[: blend.n_nearest] / reach) ** 2
+        out[i, order[: blend.n_nearest]] = weights / weights.sum()
+    return out
+
+
+@pytest.mark.parametrize("blend", [Blend(2, 0.5), Blend(3, 5.0), Blend(4, 100.0)], ids=repr)
+def test_shares_are_those_of_the_formula(blend):
+    rng = np.random.default_rng(0)
+    X, C = rng.normal(size=(50, 2)), rng.normal(size=(7, 2))
+    answers = blend.answers(GAUSSIAN, torch.from_numpy(X), torch.from_numpy(C))
+    found = np.zeros((50, 7))
+    found[answers.row, answers.cell] = answers.share
+    np.testing.assert_allclose(found, shares(blend, X, C), atol=1e-12)
+
+
+def test_blended_predictions_do_not_jump(rows):
+    path = np.linspace(-3, 3, 20_001)[:, None] * [[1.0, 0.7]]
+
+    def largest_step(blend):
+        model = ParKRegressor(n_cells=8, blend=blend, random_state=0).fit(*rows)
+        return np.abs(np.diff(model.predict(path))).max()
+
+    assert largest_step(HARD) > 5e-3
+    assert largest_step(Blend(3, 1.0)) < 2e-3  # the target itself moves by up to 1.3e-3
+
+
+def test_no_width_is_the_nearest_cell(rows):
+    hard = ParKRegressor(n_cells=8, blend=1, random_state=0).fit(*rows).predict(rows[0])
+    narrow = ParKRegressor(n_cells=8, blend=Blend(3, 0.0), random_state=0).fit(*rows)
+    np.testing.assert_array_equal(narrow.predict(rows[0]), hard)
+
+
+def test_cells_and_coarse_level_add_up(rows):
+    X, y = rows
+    fitted = ParKRegressor(n_cells=4, coarse=Coarse(20, Gaussian(3.0)), random_state=0).fit(X, y)
+    model = fitted.model_
+    assert isinstance(model.coarse, CoarseModel)
+    mapped = model.narrowed(torch.from_numpy(X))
+    K = model.coarse.kernel(mapped, model.coarse.centers)
+    cells = [
+        model.kernel(mapped[i : i + 1], model.centers[q]) @ model.weights[q]
+        for i, q in enumerate(model.route(torch.from_numpy(X)).tolist())
+    ]
+    expected = torch.cat(cells) + K @ model.coarse.weights + model.intercept
+    np.testing.assert_allclose(fitted.predict(X), expected[:, 0], atol=1e-8)
+
+
+def test_a_coarse_level_that_explains_all_leaves_nothing_to_the_cells(rows):
+    X, y = rows
+    model = ParKRegressor(n_cells=4, coarse=Coarse(600, Gaussian(2.0)), random_state=0).fit(X, y)
+    cells = replace(model.model_, coarse=None, intercept=torch.zeros(1))
+    assert np.abs(model.predict(X) - y).max() < 1e-2  # of targets up to 3
+    assert cells.predict(torch.from_numpy(X)).abs().max() < 0.03

@@ -1,0 +1,151 @@
+"""Automatic choices: what they find, what they promise, what they record."""
+
+import numpy as np
+import pytest
+import torch
+
+from parkrr import ParKClassifier, ParKRegressor
+from parkrr.engine import LocalEngine
+from parkrr.errors import ParameterError
+from parkrr.gradients import gradient_products
+from parkrr.kernels import Gaussian, Matern
+from parkrr.planning import Speed, choose_sizes, measured_speed, memory
+from parkrr.scouting import median_distance, walk
+
+AUTO = {
+    "kernel": "auto",
+    "penalty": "auto",
+    "metric": "auto",
+    "blend": "auto",
+    "coarse": "auto",
+    "centroids": "uniform",
+    "random_state": 0,
+}
+
+
+def ridge_function(n, seed=0):
+    """A target that changes along one direction of six, and a held-out part."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 6))
+    return X, np.sin(3 * X[:, 0] + X[:, 1]) + 0.05 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = ridge_function(3000)
+    return ParKRegressor(n_cells=5, **AUTO).fit(X[:2000], y[:2000]), X[2000:], y[2000:]
+
+
+def rmse(model, X, y):
+    return float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
+
+
+def test_a_learned_metric_finds_the_direction_of_change(fitted):
+    model, X, y = fitted
+    plain = ParKRegressor(kernel="auto", penalty="auto", metric="standard", random_state=0)
+    X_train, y_train = ridge_function(3000)
+    plain.fit(X_train[:2000], y_train[:2000])
+    assert rmse(model, X, y) < 0.5 * rmse(plain, X, y)
+
+
+def test_the_chosen_parameters_fit_the_same_model(fitted):
+    model, X, _ = fitted
+    X_train, y_train = ridge_function(3000)
+    again = ParKRegressor(**model.chosen_.params).fit(X_train[:2000], y_train[:2000])
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_what_was_tried_is_recorded_with_its_error(fitted):
+    chosen = fitted[0].chosen_
+    assert {"scout", "vote", "trial"} == set(chosen.seconds)
+    assert {"scout", "scout again", "vote", "trial"} == {entry["step"] for entry in chosen.tried}
+    assert all(np.isfinite(entry["error"]) for entry in chosen.tried)
+
+
+def test_settled_parameters_leave_nothing_to_try(fitted):
+    X, y = ridge_function(300)
+    model = ParKRegressor(random_state=0).fit(X, y)
+    assert model.chosen_.tried == []
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_unit_of_a_feature_or_the_target_does_not_matter(fitted, scale):
+    model, X, y = fitted
+    X_train, y_train = ridge_function(3000)
+    units = np.array([scale, 1, 1, 1 / scale, 1, 1])
+    scaled = ParKRegressor(n_cells=5, **AUTO).fit(X_train[:2000] * units, y_train[:2000] * scale)
+    assert rmse(scaled, X * units, y * scale) == pytest.approx(scale * rmse(model, X, y), rel=0.02)
+
+
+def test_the_order_of_columns_does_not_matter(fitted):
+    model, X, y = fitted
+    X_train, y_train = ridge_function(3000)
+    permuted = ParKRegressor(n_cells=5, **AUTO).fit(X_train[:2000, ::-1], y_train[:2000])
+    assert rmse(permuted, X[:, ::-1], y) == pytest.approx(rmse(model, X, y), rel=0.02)
+
+
+def test_a_classifier_can_choose_too():
+    X, y = ridge_function(1500)
+    model = ParKClassifier(**AUTO).fit(X[:1000], y[:1000] > 0)
+    assert model.score(X[1000:], y[1000:] > 0) > 0.9
+
+
+def test_a_learned_metric_needs_a_radial_kernel():
+    with pytest.raises(ParameterError, match="metric='learned' needs a radial kernel"):
+        ParKRegressor(kernel="linear", metric="learned").fit(np.eye(10), np.arange(10.0))
+
+
+def test_gradient_products_are_those_of_autograd():
+    rng = np.random.default_rng(0)
+    X, Z = (torch.from_numpy(rng.normal(size=(n, 3))) for n in (7, 5))
+    alpha = torch.from_numpy(rng.normal(size=(5, 1)))
+    X.requires_grad_()
+    a = np.sqrt(3) / 1.3 * (X[:, None] - Z).norm(dim=2)
+    (G,) = torch.autograd.grad((((1 + a) * (-a).exp()) @ alpha).sum(), X)
+    found = gradient_products(Matern(1.3), alpha, Z, X.detach())
+    torch.testing.assert_close(found, G.T @ G)
+
+
+@pytest.mark.parametrize("start", [1e-3, 1.0, 500.0])
+def test_the_walk_ends_at_the_least_error(start):
+    found = walk(lambda x: 1 + np.log(x / 7) ** 2, start, (4.0, 2.0, 2**0.5), (1e-9, 1e9))
+    assert 7 / 2**0.5 <= found <= 7 * 2**0.5
+
+
+def test_the_median_distance_of_copies_is_one():
+    assert median_distance(torch.ones(5, 2)) == 1.0
+
+
+@pytest.mark.parametrize("seconds", [0.5, 5.0, 50.0])
+def test_sizes_keep_the_time_budget_by_the_cost_model(seconds):
+    engine = LocalEngine(2)
+    sizes = choose_sizes(200_000, 9, None, None, engine, seconds, None)
+    share = sizes.n_centers / 200_000
+    rows = 200_000 / sizes.n_cells
+    assert measured_speed().seconds(200_000, rows, share, 2) <= seconds / 2
+
+
+def test_a_larger_budget_gives_larger_cells():
+    sizes = [choose_sizes(200_000, 9, None, None, LocalEngine(2), s, None) for s in (4.0, 400.0)]
+    assert sizes[0].n_cells > sizes[1].n_cells
+
+
+def test_sizes_keep_the_memory_by_the_cost_model():
+    sizes = choose_sizes(10_000, 9, None, None, LocalEngine(2), None, 6e8)
+    assert memory(10_000, 10_000 / sizes.n_cells, 1.0, 9, 2) <= 6e8
+
+
+def test_too_little_memory_is_refused_with_a_way_out():
+    with pytest.raises(ParameterError, match=r"max_memory must be at least .* lower n_centers"):
+        ParKRegressor(max_memory=1e6).fit(np.eye(10), np.arange(10.0))
+
+
+def test_more_rows_in_a_cell_take_longer():
+    assert Speed().seconds(1e5, 4000, 1.0, 2) > Speed().seconds(1e5, 1000, 1.0, 2)
+
+
+def test_a_fixed_lengthscale_is_kept(fitted):
+    X, y = ridge_function(300)
+    model = ParKRegressor(kernel=Gaussian(1.7), penalty="auto", random_state=0).fit(X, y)
+    assert model.model_.kernel == Gaussian(1.7)
+    assert model.chosen_.params["penalty"] != 1e-6
