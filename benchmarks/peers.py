@@ -1,4 +1,4 @@
-"""The library beside LightGBM, HistGradientBoosting, Nystroem + Ridge, xRFM and Falkon.
+"""The library beside LightGBM, HistGradientBoosting, Nystroem + Ridge and xRFM.
 
     python benchmarks/peers.py                                # all tasks, all that is installed
     python benchmarks/peers.py --tasks pol kin40k --methods parkrr lightgbm
