@@ -76,9 +76,10 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         """Fit all columns of Y (n, t) at once."""
         rows = as_source(X, Y, sample_weight, check_device(self.device))
         params = self.get_params(deep=False)
-        park, diary = park_of(params, rows, as_seed(self.random_state)), Diary()
-        if wish_of(params).anything:
-            park, diary = Tuning(park, wish_of(params), patience(params)).run(rows)
+        wish, diary = wish_of(params), Diary()
+        park = park_of(params, wish, rows, as_seed(self.random_state))
+        if wish.anything:
+            park, diary = Tuning(park, wish, patience(params)).run(rows)
         result = park.fit(rows)
         self.model_ = result.model
         self.report_: list[CellReport] = result.report
@@ -132,7 +133,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         unless the budgets say otherwise.
     n_centers
         Nystrom centres of all cells together; cell q gets the share rho_q. "auto" is all
-        rows, at most 3 million, unless the budgets say otherwise.
+        rows, at most 3 million, unless the budgets say otherwise, and 3,000 a cell where
+        `n_cells` makes cells of more than 14,000 rows.
     centroids
         "greedy" (the paper: the largest Schur complement), "uniform" (the paper's
         ParK-Uni) or "rpcholesky" (drawn with probability proportional to the complement).

@@ -16,7 +16,7 @@ from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap, centering, standardising
 from parkrr.model import CoarseModel, Model
 from parkrr.partition import Blend, assign, balanced, choose_centroids
-from parkrr.path import penalty_path
+from parkrr.path import PENALTIES, penalty_path
 from parkrr.solvers import Direct, Falkon, LocalFit, LocalProblem, Solver, cheaper, lost_in_float32
 from parkrr.sources import ArraySource, draw
 
@@ -28,7 +28,6 @@ LIGHTEST_CELL = 32
 CANDIDATES_PER_CELL = 4  # at least, or greedy would have no choice
 METRIC_ROWS = 10_000  # whose mean and spread stand for those of all rows
 COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
-COARSE_PENALTIES = torch.logspace(-11, 0, 34, dtype=torch.float64)  # three a decade
 ASSIGN_ROWS = 2**16  # rows routed by one task
 
 
@@ -265,10 +264,10 @@ def coarse_model(
     sample = rows.sample(COARSE_ROWS * n_centers, seed)
     drawn = draw(sample.n_rows, n_centers, seed)
     Z = sample.X[drawn]  # (m, e)
-    smallest = float(COARSE_PENALTIES[0]) * sample.total_weight
+    smallest = float(PENALTIES[0]) * sample.total_weight
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
-    order = path.gcv(COARSE_PENALTIES).argsort()
-    fits = (path.weights(penalty) for penalty in COARSE_PENALTIES[order].tolist())
+    order = path.gcv(PENALTIES).argsort()
+    fits = (path.weights(penalty) for penalty in PENALTIES[order].tolist())
     short = Z.dtype == torch.float32
     return CoarseModel(kernel, Z, next(a for a in fits if not (short and lost_in_float32(a))))
 

@@ -15,6 +15,8 @@ from parkrr.factors import Factor
 from parkrr.solvers import LocalProblem, Shard, statistics_jitter, summed, whitened
 from parkrr.sources import Source
 
+PENALTIES = torch.logspace(-11, 0, 34, dtype=torch.float64)  # three a decade
+
 
 @dataclass(frozen=True)
 class PenaltyPath:
@@ -82,7 +84,5 @@ def penalty_path(problem: LocalProblem) -> PenaltyPath:
     factor = Factor(problem.K_mm(), statistics_jitter(len(problem.centers), problem.penalty))
     H, right = whitened(factor, stats)
     h, V = torch.linalg.eigh(H)
-    squares = cell.Y.double().square().sum(1)  # (n,)
-    yy = squares.sum() if cell.w is None else cell.w.double() @ squares
-    basis = factor.solve_t(V)
-    return PenaltyPath(problem, basis, h.clamp_min(0), V.T @ right, float(yy), cell.total_weight)
+    basis, yy = factor.solve_t(V), float(cell.squares())
+    return PenaltyPath(problem, basis, h.clamp_min(0), V.T @ right, yy, cell.total_weight)

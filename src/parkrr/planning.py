@@ -23,6 +23,7 @@ LADDER = (
 ONE_CELL = 14_000  # rows of which one cell is made unless there is a budget: some 20 s
 FEW_ROWS = 100_000  # up to here cells of 4,000 rows are fitted in some 10 s
 MOST_CENTERS = 3_000_000  # of an automatic model: some 100 MB
+LARGE_CELL_CENTERS = 3000  # where not every row can be one: K_mm of 3,000 takes 72 MB
 PROBE = 1500  # rows of the cell that is timed
 
 
@@ -44,11 +45,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Cells, centres of all cells together, and the seconds to fit them."""
+    """Cells, and centres of all cells together."""
 
     n_cells: int
     n_centers: int
-    seconds: float
 
 
 @cache
@@ -86,13 +86,13 @@ def choose_sizes(
     ladder = [(rows, share) for rows, share in LADDER if rows <= largest(n, time_budget)]
     for rows, share in ladder:
         cells = n_cells or max(1, round(n / rows))
-        centers = n_centers or round(share * min(n, MOST_CENTERS))
+        centers = n_centers or automatic_centers(n, cells, share)
         part = min(1.0, centers / n)
         seconds = speed.seconds(n, n / cells, part, cores)
         fast = time_budget is None or seconds <= time_budget / 2
         small = max_memory is None or memory(n, n / cells, part, d, cores) <= max_memory
         if fast and small:
-            return Sizes(cells, centers, seconds)
+            return Sizes(cells, centers)
     if max_memory is not None and not small:
         need = memory(n, n / cells, part, d, cores)
         raise ParameterError(
@@ -100,7 +100,14 @@ def choose_sizes(
             f"n_cells={cells} and n_centers={centers}, got {max_memory:.0f}; raise it, or lower "
             f"n_centers"
         )
-    return Sizes(cells, centers, seconds)
+    return Sizes(cells, centers)
+
+
+def automatic_centers(n: int, n_cells: int, share: float) -> int:
+    """That share of the rows, unless cells are too large for it."""
+    if n / n_cells > ONE_CELL:
+        return LARGE_CELL_CENTERS * n_cells
+    return round(share * min(n, MOST_CENTERS))
 
 
 def largest(n: int, time_budget: float | None) -> int:

@@ -2,14 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 
 from parkrr.fit import Park
 from parkrr.kernels import Kernel, Radial
-from parkrr.scouting import Guess, Scout, walk
+from parkrr.scouting import Guess, Note, Scout, error_of, walk
 from parkrr.sources import ArraySource
 from parkrr.voting import VOTER_ROWS, Poll, Roll, roll
 
@@ -17,9 +15,6 @@ ROUNDS = 4  # until a line of guesses is given up
 FIRST_STEPS, LAST_STEPS = (2.0,), (math.sqrt(2.0),)
 WORSE = 1.01  # the last two rounds this much above the best, and there will be no better one
 FARTHEST = 1e4  # from the lengthscale that a vote starts from
-
-Note = Callable[..., None]
-error_of = attrgetter("error")
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Refining:
     lengthscale, penalty, metric
         Whether each is to be chosen.
     seed
-        Of partitions and voters.
+        Of voters and judges.
     note
         Keeps what was tried.
     """
@@ -73,7 +68,7 @@ class Refining:
             if exhausted(line) or not self.may_sharpen(line[-1]) or time.perf_counter() > deadline:
                 break
             guess = line[-1]
-            guess = self.scout.sharpened(guess, "diagonal" in guess.how, guess.number + 1)
+            guess = self.scout.sharpened(guess, "diagonal" in guess.how)
             line.append(self.vote(guess, who, ()))
 
     def may_sharpen(self, guess: Guess) -> bool:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -17,11 +18,10 @@ from parkrr.gradients import gradient_products
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap, root
 from parkrr.model import CoarseModel
-from parkrr.path import PenaltyPath, penalty_path
+from parkrr.path import PENALTIES, PenaltyPath, penalty_path
 from parkrr.solvers import LocalProblem
 from parkrr.sources import ArraySource
 
-PENALTIES = torch.logspace(-11, 0, 34, dtype=torch.float64)  # three a decade
 STEPS = (4.0, 2.0, math.sqrt(2.0))  # of the lengthscale, coarse to fine
 FARTHEST = 2.0**12  # from the median distance; the Laplacian likes to be some 100 times it
 GAIN = 0.999  # a step must cut the error by more, or smooth data would walk to the end
@@ -29,6 +29,10 @@ GRADIENT_ROWS = 2000
 WORSE = 1.05  # a round this much above the first, and no further one
 MEDIAN_ROWS = 1000
 FEWEST = 400  # rows below which a smaller sample would only be noisier
+
+
+Note = Callable[..., None]  # keeps what was tried: a step, its error, what it was
+error_of = attrgetter("error")
 
 
 class Guess(NamedTuple):
@@ -133,7 +137,7 @@ class Scout:
         path = penalty_path(LocalProblem(kernel, train, Z, None, ridge, self.n_threads))
         errors = path.errors(held_out, self.penalties)
         at = int(errors.argmin())
-        spread = max(float(squares(held_out, torch.zeros(1))), 1e-300)
+        spread = max(float(held_out.squares()), 1e-300)
         return Judgement(float(errors[at]) / spread, float(self.penalties[at]), path)
 
     def again(self, guess: Guess) -> Guess:
@@ -146,7 +150,7 @@ class Scout:
         """The median distance of mapped rows."""
         return median_distance(metric(self.train.X[:MEDIAN_ROWS], self.dtype))
 
-    def sharpened(self, guess: Guess, diagonal: bool, number: int) -> Guess:
+    def sharpened(self, guess: Guess, diagonal: bool) -> Guess:
         """The guess behind the root of its average gradient outer product, not yet judged.
 
         Distances along which the model changes count for more; the lengthscale follows, so
@@ -157,7 +161,7 @@ class Scout:
         M = guess.gradients.diagonal() if diagonal else guess.gradients
         metric = guess.metric.with_matrix(root(M))
         shape = "diagonal" if diagonal else "full"
-        how = f"{guess.how.split(',')[0]}, {shape} matrix, round {number}"
+        how = f"{guess.how.split(',')[0]}, {shape} matrix, round {guess.number + 1}"
         scale = self.median(metric) / self.median(guess.metric)
         kernel = guess.kernel.at(guess.kernel.lengthscale * scale)
         return guess._replace(kernel=kernel, metric=metric, how=how)
@@ -166,7 +170,7 @@ class Scout:
         """The guess, and what follows from it; until one is clearly worse."""
         found = [guess]
         while len(found) <= count and found[-1].can_sharpen:
-            found.append(self.again(self.sharpened(found[-1], diagonal, found[-1].number + 1)))
+            found.append(self.again(self.sharpened(found[-1], diagonal)))
             if found[-1].error > WORSE * guess.error:
                 break
         return found
@@ -205,9 +209,3 @@ def median_distance(X: Tensor) -> float:
     distances = torch.pdist(X[:MEDIAN_ROWS].double())
     positive = distances[distances > 0]
     return float(positive.median()) if len(positive) else 1.0
-
-
-def squares(rows: ArraySource, predicted: Tensor) -> Tensor:
-    """Weighted sum of squared errors of predictions (n, t) of these rows."""
-    each = (rows.Y.double() - predicted).square().sum(1)
-    return each.sum() if rows.w is None else rows.w.double() @ each

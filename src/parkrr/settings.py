@@ -61,9 +61,9 @@ def patience(params: dict[str, Any]) -> float:
     return AUTO_SECONDS if budget is None else budget / 2
 
 
-def park_of(params: dict[str, Any], rows: ArraySource, seed: int) -> Park:
+def park_of(params: dict[str, Any], wish: Wish, rows: ArraySource, seed: int) -> Park:
     """Algorithm 1 with every parameter checked; what is to be chosen is a first guess."""
-    engine, metric = as_engine(params["engine"]), wish_of(params).metric
+    engine = as_engine(params["engine"])
     sizes = choose_sizes(
         rows.n_rows,
         rows.X.shape[1],
@@ -76,7 +76,7 @@ def park_of(params: dict[str, Any], rows: ArraySource, seed: int) -> Park:
     return Park(
         kernel=families(params["kernel"])[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
-        metric=metric,
+        metric=wish.metric,
         n_cells=sizes.n_cells,
         n_centers=sizes.n_centers,
         centroids=check_one_of("centroids", params["centroids"], CENTROIDS),

@@ -84,6 +84,11 @@ class ArraySource:
         w = self.w if self.index is None else self.w[self.index]
         return float(w.sum(dtype=torch.float64))
 
+    def squares(self, predicted: Tensor | float = 0.0) -> Tensor:
+        """Weighted sum of squared errors of predictions (n_rows, t) of these rows, loaded."""
+        each = (self.Y.double() - predicted).square().sum(1)
+        return each.sum() if self.w is None else self.w.double() @ each
+
     def map(self, view: RowMap) -> "ArraySource":
         """The same rows read through one more row-wise function."""
         inner = self.view

@@ -4,7 +4,6 @@ The cells around a few centroids are fitted to most of their rows, by the same c
 same size as the final ones, and judged on the others, where every near cell takes part.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +16,7 @@ from parkrr.kernels import Radial
 from parkrr.metrics import FeatureMap
 from parkrr.model import CoarseModel, Model
 from parkrr.partition import HARD, Blend, nearest
-from parkrr.scouting import squares
+from parkrr.scouting import Note
 from parkrr.sources import ArraySource, Block
 
 HELD_OUT = 0.2
@@ -29,8 +28,6 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # over the median gap between first and sec
 COARSE_CENTERS = 1000
 COARSE_LENGTH = 3.0  # lengthscale of the coarse level over that of the cells
 GAIN = 0.995  # what has a cost in prediction must cut the error by more
-
-Note = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Trial:
     def error(self, model: Model) -> float:
         """Mean squared error on the held-out rows."""
         predicted = model.predict(self.held_out.X, self.park.engine.cores)
-        return float(squares(self.held_out, predicted)) / self.held_out.total_weight
+        return float(self.held_out.squares(predicted)) / self.held_out.total_weight
 
     def judge(self, coarse: CoarseModel | None, blend: bool, note: Note) -> tuple[float, Blend]:
         """The error with or without a coarse level, and the blend that gives it."""

@@ -8,7 +8,6 @@ on blending and on the coarse level (:mod:`parkrr.trial`). Start at :meth:`Tunin
 
 import time
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,9 @@ import torch
 from parkrr.fit import Park, as_map, with_target_scaled
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap, with_scores
+from parkrr.path import PENALTIES
 from parkrr.refining import Refining
-from parkrr.scouting import FEWEST, PENALTIES, Guess, Scout
+from parkrr.scouting import FEWEST, Guess, Scout, error_of
 from parkrr.sources import ArraySource
 from parkrr.trial import choose_levels
 from parkrr.voting import VOTER_ROWS
@@ -29,8 +29,6 @@ FIRST_PART = 4  # the first scout sees one in four of these, and finds who is wo
 SCORED_FEATURES = 100  # scores double the features; with more than this they are not tried
 LEARNING_ROWS = 300  # rows below which a metric is learned only if asked for
 ROUNDS = 2  # on the sample; cells go on
-
-error_of = attrgetter("error")
 
 
 @dataclass(frozen=True)

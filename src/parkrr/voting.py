@@ -19,9 +19,9 @@ from torch import Tensor
 from parkrr.engine import LocalEngine
 from parkrr.factors import plus
 from parkrr.gradients import gradient_products
-from parkrr.kernels import Gaussian, Kernel, Radial
+from parkrr.kernels import Kernel, Radial
+from parkrr.lifting import InnerSection
 from parkrr.path import penalty_path
-from parkrr.scouting import squares
 from parkrr.solvers import LocalProblem, kernel_of_rows
 from parkrr.sources import ArraySource, draw
 
@@ -44,14 +44,14 @@ class Vote:
 
 @dataclass(frozen=True)
 class Voter:
-    """Rows of a cell, divided into those to fit and those to judge by.
+    """Rows near an anchor, divided into those to fit and those to judge by.
 
     Parameters
     ----------
     train, held_out
         Mapped rows.
     centers
-        Shape (m, e): all rows of `train`, or the first of them.
+        Shape (m, e): all rows of `train`, or some of them.
     baseline
         Sum of squared errors of the baseline on the held-out rows.
     """
@@ -80,7 +80,7 @@ class Voter:
             L, info = torch.linalg.cholesky_ex(plus(K_n, ridge if w is None else ridge / w))
             alpha = torch.cholesky_solve(Y, L) if int(info) == 0 else torch.full_like(Y, math.nan)
             weights.append(alpha)
-            errors.append(squares(self.held_out, K_v @ alpha).nan_to_num(math.inf))
+            errors.append(self.held_out.squares(K_v @ alpha).nan_to_num(math.inf))
         return Vote(torch.stack(errors), weights)
 
     def gradients(self, kernel: Radial, weights: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class Roll:
 
     def voters(self, rows: ArraySource, size: int, center_share: float) -> list[Voter]:
         """The `size` rows nearest to each of the anchors, as dense as a cell's."""
-        section = Gaussian().distance(rows.block(self.anchors).X)
+        section = InnerSection(rows.block(self.anchors).X, norms=True)
         blocks = rows.blocks(BLOCK_ROWS)
         D = torch.cat([section(section.lift(block.X)) for block in blocks])  # (n, a)
         near = D.topk(min(size, rows.n_rows), dim=0, largest=False).indices  # (size, a)
@@ -126,7 +126,7 @@ class Roll:
         held_out, train = ArraySource(*rows.block(judged)), ArraySource(*rows.block(kept))
         m = max(1, math.ceil(center_share * train.n_rows))
         Z = train.X if m >= train.n_rows else train.X[draw(train.n_rows, m, m)]
-        return Voter(train, held_out, Z, float(squares(held_out, self.baseline(rows.X[judged]))))
+        return Voter(train, held_out, Z, float(held_out.squares(self.baseline(rows.X[judged]))))
 
 
 def roll(n: int, baseline: Callable[[Tensor], Tensor], seed: int) -> Roll:
@@ -146,7 +146,7 @@ class Best(NamedTuple):
 
 
 class Poll:
-    """Voters of one partition, and what they have said.
+    """Voters behind one map, and what they have said.
 
     Parameters
     ----------
@@ -182,7 +182,8 @@ class Poll:
 
     def count(self, kernel: Kernel, ridges: list[float]) -> tuple[float, float]:
         """Everybody's vote: the least error over these ridges, and that ridge."""
-        votes = dict(self.engine.run(partial(cast, kernel, ridges), self.voters))
+        vote = partial(Voter.vote, kernel=kernel, ridges=ridges)
+        votes = dict(self.engine.run(vote, self.voters))
         errors = reduce(torch.add, [votes[k].errors for k in range(len(votes))]) / self.baseline
         at = int(errors.argmin())
         if float(errors[at]) < self.best.error or not self.best.weights:
@@ -196,11 +197,6 @@ class Poll:
         sums = dict(self.engine.run(partial(slopes, kernel), tasks))
         n = sum(voter.train.n_rows for voter in self.voters)
         return reduce(torch.add, [sums[k] for k in range(len(sums))]) / n
-
-
-def cast(kernel: Kernel, ridges: list[float], voter: Voter) -> Vote:
-    """One voter's vote."""
-    return voter.vote(kernel, ridges)
 
 
 def slopes(kernel: Radial, task: tuple[Voter, Tensor]) -> Tensor:
