@@ -27,7 +27,14 @@ METHODS = {
 
 def trial(data, seed, change):
     model = ParKRegressor(
-        Gaussian(1.0), penalty=2e-7, n_cells=512, n_centers=40_000, random_state=seed, **change
+        Gaussian(1.0),
+        penalty=2e-7,
+        n_cells=512,
+        n_centers=40_000,
+        blend=1,
+        coarse=0,
+        random_state=seed,
+        **{"centroids": "greedy", **change},
     ).fit(data.X, data.y)
     rows = np.array([cell.rows for cell in model.report_])
     return {

@@ -15,7 +15,7 @@ LAYERS = [
     {"kernels", "metrics"},
     {"partition", "solvers"},
     {"model", "path", "planning", "gradients"},
-    {"fit", "scouting"},
+    {"fit", "scouting", "descent", "importance"},
     {"voting", "trial"},
     {"refining"},
     {"tuning"},

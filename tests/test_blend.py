@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from parkrr import ParKRegressor
 from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian
 from parkrr.model import CoarseModel
 from parkrr.partition import HARD, Blend
+from plain import plain
 
 GAUSSIAN = Gaussian(1.0)
 
@@ -49,7 +49,7 @@ def test_blended_predictions_do_not_jump(rows):
     path = np.linspace(-3, 3, 20_001)[:, None] * [[1.0, 0.7]]
 
     def largest_step(blend):
-        model = ParKRegressor(n_cells=8, blend=blend, random_state=0).fit(*rows)
+        model = plain(n_cells=8, blend=blend, random_state=0).fit(*rows)
         return np.abs(np.diff(model.predict(path))).max()
 
     assert largest_step(HARD) > 5e-3
@@ -57,14 +57,14 @@ def test_blended_predictions_do_not_jump(rows):
 
 
 def test_no_width_is_the_nearest_cell(rows):
-    hard = ParKRegressor(n_cells=8, blend=1, random_state=0).fit(*rows).predict(rows[0])
-    narrow = ParKRegressor(n_cells=8, blend=Blend(3, 0.0), random_state=0).fit(*rows)
+    hard = plain(n_cells=8, blend=1, random_state=0).fit(*rows).predict(rows[0])
+    narrow = plain(n_cells=8, blend=Blend(3, 0.0), random_state=0).fit(*rows)
     np.testing.assert_array_equal(narrow.predict(rows[0]), hard)
 
 
 def test_cells_and_coarse_level_add_up(rows):
     X, y = rows
-    fitted = ParKRegressor(n_cells=4, coarse=Coarse(20, Gaussian(3.0)), random_state=0).fit(X, y)
+    fitted = plain(n_cells=4, coarse=Coarse(20, Gaussian(3.0)), random_state=0).fit(X, y)
     model = fitted.model_
     assert isinstance(model.coarse, CoarseModel)
     mapped = model.narrowed(torch.from_numpy(X))
@@ -79,7 +79,7 @@ def test_cells_and_coarse_level_add_up(rows):
 
 def test_a_coarse_level_that_explains_all_leaves_nothing_to_the_cells(rows):
     X, y = rows
-    model = ParKRegressor(n_cells=4, coarse=Coarse(600, Gaussian(2.0)), random_state=0).fit(X, y)
+    model = plain(n_cells=4, coarse=Coarse(600, Gaussian(2.0)), random_state=0).fit(X, y)
     cells = replace(model.model_, coarse=None, intercept=torch.zeros(1))
     assert np.abs(model.predict(X) - y).max() < 1e-2  # of targets up to 3
     assert cells.predict(torch.from_numpy(X)).abs().max() < 0.03

@@ -10,7 +10,6 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from parkrr import ParKRegressor
 from parkrr.engine import LocalEngine, torch_threads
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.factors import Factor
@@ -18,6 +17,7 @@ from parkrr.fit import CellTask, fit_cell
 from parkrr.kernels import Gaussian, Laplacian, Linear
 from parkrr.solvers import Direct, Falkon, LocalProblem, cheaper, conjugate_gradient, kernel_of_rows
 from parkrr.sources import ArraySource
+from plain import plain
 
 
 def rows_of(n, d=3, seed=0, dtype=torch.float64):
@@ -78,7 +78,7 @@ def test_float32_products_that_lead_nowhere_are_repeated_in_float64():
 
 def test_running_out_of_iterations_is_reported_not_hidden():
     X = rows_of(500).numpy()
-    model = ParKRegressor(n_cells=1, n_centers=100, solver="falkon", max_iter=2, random_state=0)
+    model = plain(n_cells=1, n_centers=100, solver="falkon", max_iter=2, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"1 of 1 cells stopped .* max_iter=2 .* Raise"):
         model.fit(X, np.sin(X[:, 0]))
     [cell] = model.report_
@@ -89,7 +89,7 @@ def test_running_out_of_iterations_is_reported_not_hidden():
 def test_the_tolerance_does_not_depend_on_the_scale_of_the_target():
     X = rows_of(300).numpy()
     y = np.sin(X[:, 0])
-    model = ParKRegressor(n_cells=1, n_centers=50, solver="falkon", random_state=0)
+    model = plain(n_cells=1, n_centers=50, solver="falkon", random_state=0)
     steps = [model.fit(X, scale * y).n_iter_ for scale in (2.0**-600, 1.0, 2.0**600)]
     assert len(set(steps)) == 1
 
@@ -98,25 +98,25 @@ def test_an_automatic_number_of_centres_is_bounded_in_a_cell(monkeypatch):
     monkeypatch.setattr("parkrr.planning.ONE_CELL", 100)
     monkeypatch.setattr("parkrr.planning.LARGE_CELL_CENTERS", 40)
     X = rows_of(300).numpy()
-    [cell] = ParKRegressor(n_cells=1).fit(X, X[:, 0]).report_
+    [cell] = plain(n_cells=1).fit(X, X[:, 0]).report_
     assert cell.centers == 40
 
 
 def test_there_are_as_many_cells_as_asked_even_above_the_number_of_candidates():
     X = rows_of(2000).numpy()
-    model = ParKRegressor(n_cells=50, n_candidates=10, balance=False, random_state=0)
+    model = plain(n_cells=50, n_candidates=10, balance=False, random_state=0)
     assert model.fit(X, X[:, 0]).n_cells_ == 50
 
 
 def test_rows_that_are_all_zero_are_no_obstacle_to_a_linear_kernel():
     X = np.zeros((50, 2))
-    model = ParKRegressor(Linear(), fit_intercept=True).fit(X, np.arange(50.0))
+    model = plain(Linear(), fit_intercept=True).fit(X, np.arange(50.0))
     np.testing.assert_allclose(model.predict(X), 24.5)
 
 
 def test_many_copies_of_one_row_cannot_be_split_and_are_not_lost():
     X = np.concatenate([np.zeros((900, 2)), rows_of(100, d=2).numpy()])
-    model = ParKRegressor(n_cells=5, random_state=0).fit(X, X.sum(1))
+    model = plain(n_cells=5, random_state=0).fit(X, X.sum(1))
     assert sum(cell.rows for cell in model.report_) == 1000
 
 
@@ -174,7 +174,7 @@ def test_the_cheaper_solver_is_direct_for_few_centres_and_falkon_for_many():
 
 def test_the_report_says_why_a_solver_was_chosen():
     X = rows_of(200).numpy()
-    [cell] = ParKRegressor(n_cells=1, n_centers=50).fit(X, X[:, 0]).report_
+    [cell] = plain(n_cells=1, n_centers=50).fit(X, X[:, 0]).report_
     assert cell.solver == "direct"
     assert "s direct" in cell.why
     assert "s falkon" in cell.why
@@ -182,7 +182,7 @@ def test_the_report_says_why_a_solver_was_chosen():
 
 def test_the_report_is_a_table():
     X = rows_of(400).numpy()
-    report = ParKRegressor(n_cells=4, random_state=0).fit(X, X[:, 0]).report_
+    report = plain(n_cells=4, random_state=0).fit(X, X[:, 0]).report_
     table = pd.DataFrame(report)
     assert len(table) == len(report)
     assert {"rows", "centers", "penalty", "solver", "iterations", "residual", "seconds"} < set(
@@ -216,7 +216,7 @@ def test_a_kernel_survives_pickling_and_says_what_it_is():
 def test_a_large_offset_costs_no_precision_in_float32():
     X = rows_of(300, d=2).numpy()
     y = np.sin(X[:, 0])
-    model = ParKRegressor(precision="float32", random_state=0)
+    model = plain(precision="float32", random_state=0)
     near, far = model.fit(X, y).predict(X), model.fit(X + 1.6e9, y).predict(X + 1.6e9)
     np.testing.assert_allclose(far, near, atol=1e-4)
 
@@ -229,7 +229,7 @@ def test_no_kernel_value_is_subnormal():
 
 def test_a_linear_kernel_recovers_a_linear_function_in_every_cell():
     X = rows_of(100).numpy()
-    model = ParKRegressor(Linear(), n_cells=3, fit_intercept=False, balance=False)
+    model = plain(Linear(), n_cells=3, fit_intercept=False, balance=False)
     np.testing.assert_allclose(model.fit(X, X[:, 0]).predict(X), X[:, 0], atol=1e-3)
 
 
@@ -252,7 +252,7 @@ def test_the_default_engine_uses_every_thread_torch_has():
 @pytest.mark.parametrize("centroids", ["greedy", "uniform", "rpcholesky"])
 def test_outliers_do_not_multiply_balanced_cells(centroids):
     X = np.random.default_rng(0).standard_t(df=1.5, size=(20_000, 5))
-    model = ParKRegressor(n_cells=20, n_centers=400, centroids=centroids, random_state=0)
+    model = plain(n_cells=20, n_centers=400, centroids=centroids, random_state=0)
     rows = np.array([cell.rows for cell in model.fit(X, X[:, 0]).report_])
     assert 10 <= len(rows) <= 40
     assert rows.max() <= 4 * rows.mean()

@@ -7,13 +7,14 @@ import pytest
 import torch
 
 import reference
-from parkrr import ParKClassifier, ParKRegressor
+from parkrr import ParKClassifier
 from parkrr.engine import LocalEngine
 from parkrr.factors import Preconditioner
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from parkrr.partition import assign, select_greedy
 from parkrr.solvers import Direct, Falkon, LocalProblem, kernel_of_rows
 from parkrr.sources import ArraySource
+from plain import PLAIN, plain
 
 KERNELS = [
     Gaussian(1.5),
@@ -112,7 +113,7 @@ def test_eq_10_every_row_a_centre_recovers_exact_krr(solver, kernel, rows):
 
 def test_eq_11_centres_are_rows_of_their_cell(rows):
     X, Y = rows
-    model = ParKRegressor(n_cells=4, n_centers=40, random_state=0, **PAPER).fit(X, Y).model_
+    model = plain(n_cells=4, n_centers=40, random_state=0, **PAPER).fit(X, Y).model_
     cell_of = model.route(torch.from_numpy(X)).numpy()
     for q, centers in enumerate(model.centers):
         cell = X[cell_of == q] - model.metric.origin.numpy()
@@ -171,7 +172,7 @@ def test_eq_12_more_iterations_never_raise_the_objective(rows):
 
 def test_section_5_lambda_q_and_m_q_follow_the_rule(rows):
     X, Y = rows
-    model = ParKRegressor(penalty=1e-4, n_cells=4, n_centers=40, random_state=0, **PAPER)
+    model = plain(penalty=1e-4, n_cells=4, n_centers=40, random_state=0, **PAPER)
     report = model.fit(X, Y).report_
     rho = np.array([cell.rows for cell in report]) / len(X)
     np.testing.assert_allclose([cell.penalty for cell in report], 1e-4 / rho)
@@ -179,14 +180,14 @@ def test_section_5_lambda_q_and_m_q_follow_the_rule(rows):
 
 
 def test_theorem_4_the_unnormalised_ridge_is_the_same_in_every_cell(rows):
-    model = ParKRegressor(penalty=1e-4, n_cells=4, random_state=0, **PAPER).fit(*rows)
+    model = plain(penalty=1e-4, n_cells=4, random_state=0, **PAPER).fit(*rows)
     ridges = [cell.penalty * cell.rows for cell in model.report_]
     np.testing.assert_allclose(ridges, 1e-4 * len(rows[0]))
 
 
 def test_eq_14_a_prediction_is_that_of_exactly_one_local_model(rows):
     X, Y = rows
-    model = ParKRegressor(n_cells=4, n_centers=60, random_state=0, **PAPER).fit(X, Y)
+    model = plain(n_cells=4, n_centers=60, random_state=0, **PAPER).fit(X, Y)
     park = model.model_
     shifted = X - park.metric.origin.numpy()
     cell_of = reference.rkhs_distances(Gaussian(), shifted, park.centroids.numpy()).argmin(1)
@@ -200,7 +201,7 @@ def test_eq_14_a_prediction_is_that_of_exactly_one_local_model(rows):
 
 def test_algorithm_1_equals_its_steps_done_by_hand(rows):
     X, Y = rows
-    model = ParKRegressor(
+    model = plain(
         Laplacian(2.0), penalty=1e-3, n_cells=3, n_centers=len(X), tol=1e-12, **PAPER
     ).fit(X, Y)
     K = reference.kernel_matrix(Laplacian(2.0), X, X)
@@ -216,7 +217,7 @@ def test_algorithm_1_equals_its_steps_done_by_hand(rows):
 
 def test_one_cell_is_global_falkon(rows):
     X, Y = rows
-    model = ParKRegressor(n_cells=1, n_centers=40, penalty=1e-3, tol=1e-12, **PAPER).fit(X, Y)
+    model = plain(n_cells=1, n_centers=40, penalty=1e-3, tol=1e-12, **PAPER).fit(X, Y)
     Z = model.model_.centers[0].numpy() + model.model_.metric.origin.numpy()
     K_nm = reference.kernel_matrix(Gaussian(), X, Z)
     K_mm = reference.kernel_matrix(Gaussian(), Z, Z)
@@ -230,8 +231,8 @@ def test_one_cell_is_global_falkon(rows):
 def test_thread_count_does_not_change_the_answer(solver, n_threads, n_cells, rows):
     X, Y = rows
     settings = {"n_cells": n_cells, "solver": solver, "tol": 1e-12, "random_state": 0}
-    one = ParKRegressor(n_centers=50, engine=LocalEngine(1), **settings).fit(X, Y)
-    other = ParKRegressor(n_centers=50, engine=LocalEngine(n_threads), **settings).fit(X, Y)
+    one = plain(n_centers=50, engine=LocalEngine(1), **settings).fit(X, Y)
+    other = plain(n_centers=50, engine=LocalEngine(n_threads), **settings).fit(X, Y)
     np.testing.assert_allclose(other.predict(X), one.predict(X), rtol=1e-9, atol=1e-9)
 
 
@@ -240,12 +241,12 @@ def test_thread_count_does_not_change_the_answer(solver, n_threads, n_cells, row
 def test_block_size_does_not_change_the_answer(solver, block_bytes, rows, monkeypatch):
     X, Y = rows
     settings = {"n_cells": 3, "solver": solver, "tol": 1e-12, "random_state": 0}
-    expected = ParKRegressor(n_centers=50, **settings).fit(X, Y).predict(X)
+    expected = plain(n_centers=50, **settings).fit(X, Y).predict(X)
     monkeypatch.setattr("parkrr.lifting.BLOCK_BYTES", block_bytes)
     monkeypatch.setattr("parkrr.lifting.SHORTEST_BLOCK", 1)
     monkeypatch.setattr("parkrr.model.RUN_BYTES", block_bytes)
     monkeypatch.setattr("parkrr.fit.ASSIGN_ROWS", 11)
-    actual = ParKRegressor(n_centers=50, **settings).fit(X, Y).predict(X)
+    actual = plain(n_centers=50, **settings).fit(X, Y).predict(X)
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -261,8 +262,8 @@ class LastFirst(LocalEngine):
 def test_the_engine_does_not_change_the_answer(solver, rows):
     X, Y = rows
     settings = {"n_cells": 5, "n_centers": 50, "solver": solver, "tol": 1e-12, "random_state": 0}
-    expected = ParKRegressor(**settings).fit(X, Y).predict(X)
-    actual = ParKRegressor(engine=LastFirst(), **settings).fit(X, Y).predict(X)
+    expected = plain(**settings).fit(X, Y).predict(X)
+    actual = plain(engine=LastFirst(), **settings).fit(X, Y).predict(X)
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -271,7 +272,7 @@ def test_the_engine_does_not_change_the_answer(solver, rows):
 def test_only_ratios_of_weights_matter(solver, scale, rows):
     X, Y = rows
     w = np.random.default_rng(1).uniform(0.1, 3, size=len(X))
-    model = ParKRegressor(n_cells=3, n_centers=60, solver=solver, tol=1e-12, random_state=0)
+    model = plain(n_cells=3, n_centers=60, solver=solver, tol=1e-12, random_state=0)
     expected = model.fit(X, Y, w).predict(X)
     np.testing.assert_allclose(model.fit(X, Y, scale * w).predict(X), expected, rtol=1e-7)
 
@@ -281,8 +282,8 @@ def test_an_integer_weight_counts_copies_of_a_row(solver, rows):
     X, Y = rows
     w = np.random.default_rng(1).integers(0, 4, size=len(X))
     settings = {"n_cells": 1, "solver": solver, "tol": 1e-13, "random_state": 0, "penalty": 1e-3}
-    weighted = ParKRegressor(Laplacian(2.0), n_centers=1000, **settings).fit(X, Y, w)
-    copied = ParKRegressor(Laplacian(2.0), n_centers=1000, **settings)
+    weighted = plain(Laplacian(2.0), n_centers=1000, **settings).fit(X, Y, w)
+    copied = plain(Laplacian(2.0), n_centers=1000, **settings)
     copied.fit(np.repeat(X, w, axis=0), np.repeat(Y, w, axis=0))
     np.testing.assert_allclose(weighted.predict(X), copied.predict(X), rtol=1e-8, atol=1e-8)
 
@@ -291,7 +292,7 @@ def test_an_integer_weight_counts_copies_of_a_row(solver, rows):
 def test_weighted_nystrom_equals_its_normal_equations(solver, rows):
     X, Y = rows
     w = np.random.default_rng(1).uniform(0.1, 3, size=len(X))
-    model = ParKRegressor(
+    model = plain(
         Laplacian(2.0),
         n_cells=1,
         n_centers=40,
@@ -313,8 +314,8 @@ def test_classes_are_codes_of_one_multi_output_solve(rows):
     labels = np.array(["a", "b", "c"])[np.digitize(Y[:, 0], [-0.5, 0.5])]
     codes = np.where(labels[:, None] == np.array(["a", "b", "c"]), 1.0, -1.0)
     settings = {"n_cells": 3, "random_state": 0, "solver": "direct"}
-    classifier = ParKClassifier(**settings).fit(X, labels)
-    scores = ParKRegressor(**settings).fit(X, codes).predict(X)
+    classifier = ParKClassifier(**PLAIN, **settings).fit(X, labels)
+    scores = plain(**settings).fit(X, codes).predict(X)
     np.testing.assert_allclose(classifier.decision_function(X), scores, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(
         classifier.predict(X), np.array(["a", "b", "c"])[scores.argmax(1)]

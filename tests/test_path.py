@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from parkrr.kernels import Gaussian
-from parkrr.path import penalty_path
+from parkrr.path import leave_one_out, penalty_path
 from parkrr.solvers import Direct, LocalProblem
 from parkrr.sources import ArraySource
 
@@ -81,3 +81,18 @@ def test_held_out_errors_are_those_of_each_estimator(weighted):
         w @ (held_out.Y - K @ path.weights(float(penalty))).square().sum(1) for penalty in PENALTIES
     ]
     torch.testing.assert_close(path.errors(held_out, PENALTIES), torch.stack(expected))
+
+
+def test_leaving_each_row_out_equals_doing_so():
+    rng = np.random.default_rng(0)
+    X, Y = (torch.from_numpy(rng.normal(size=(12, k))) for k in (2, 2))
+    w = torch.from_numpy(rng.uniform(0.5, 2, size=12))
+    penalty = 1e-2
+    found = leave_one_out(Gaussian(1.0), ArraySource(X, Y, w), torch.tensor([1.0, penalty]))
+    K = Gaussian(1.0)(X, X)
+    expected = 0.0
+    for i in range(12):
+        t = torch.arange(12) != i
+        alpha = torch.linalg.solve(K[t][:, t] + torch.diag(penalty * w.sum() / w[t]), Y[t])
+        expected += float(w[i] * (K[i, t] @ alpha - Y[i]).square().sum())
+    assert float(found[1]) == pytest.approx(expected)

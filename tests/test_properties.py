@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParKError
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Radial
+from plain import PLAIN
 
 MANY = settings(
     max_examples=700,
@@ -90,9 +91,17 @@ def is_honest(kernel, message):
 @MANY
 @given(tables(), SETTINGS)
 def test_a_regression_is_finite_or_refused_by_name(table, parameters):
-    predictions, refusal = attempt(ParKRegressor(**parameters, random_state=0), *table)
+    predictions, refusal = attempt(ParKRegressor(**PLAIN | parameters, random_state=0), *table)
     assert np.isfinite(predictions).all()
     assert is_honest(parameters["kernel"], refusal)
+
+
+@MANY
+@given(tables())
+def test_automatic_choices_give_finite_predictions(table):
+    predictions, refusal = attempt(ParKRegressor(random_state=0), *table)
+    assert np.isfinite(predictions).all()
+    assert refusal == ""
 
 
 @MANY
@@ -100,7 +109,7 @@ def test_a_regression_is_finite_or_refused_by_name(table, parameters):
 def test_a_classification_gives_a_known_class_or_is_refused_by_name(table, parameters, k):
     X, y = table
     labels = np.arange(len(y)) % k
-    model = ParKClassifier(**parameters, random_state=0)
+    model = ParKClassifier(**PLAIN | parameters, random_state=0)
     predictions, refusal = attempt(model, X, labels)
     assert set(predictions) <= set(labels)
     assert is_honest(parameters["kernel"], refusal)
@@ -111,7 +120,7 @@ def test_a_classification_gives_a_known_class_or_is_refused_by_name(table, param
 def test_a_weighted_regression_is_finite_or_refused_by_name(table, parameters, scale, seed):
     w = np.random.default_rng(seed).exponential(size=len(table[0])) * scale
     w[::3] *= 1e-60
-    predictions, refusal = attempt(ParKRegressor(**parameters, random_state=0), *table, w)
+    predictions, refusal = attempt(ParKRegressor(**PLAIN | parameters, random_state=0), *table, w)
     assert np.isfinite(predictions).all()
     assert is_honest(parameters["kernel"], refusal)
 

@@ -19,12 +19,13 @@ from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian, Laplacian
 from parkrr.metrics import FeatureMap
 from parkrr.partition import Blend
+from plain import PLAIN, plain
 
 CONFIGURATIONS = [
     {},
-    {"centroids": "greedy", "solver": "falkon", "n_cells": 4},
-    {"centroids": "uniform", "solver": "direct", "n_cells": 4},
-    {"n_cells": 1, "solver": "falkon"},
+    PLAIN | {"centroids": "greedy", "solver": "falkon", "n_cells": 4},
+    PLAIN | {"centroids": "uniform", "solver": "direct", "n_cells": 4},
+    PLAIN | {"n_cells": 1, "solver": "falkon"},
 ]
 ESTIMATORS = [
     estimator(**configuration, random_state=0)
@@ -131,7 +132,7 @@ def test_it_works_behind_a_scaler(rows):
 def test_several_outputs_equal_as_many_fits(rows):
     X, y = rows
     Y = np.column_stack([y, y**2])
-    model = ParKRegressor(n_cells=3, solver="direct", random_state=0)
+    model = plain(n_cells=3, solver="direct", random_state=0)
     together = model.fit(X, Y).predict(X)
     apart = [model.fit(X, Y[:, k]).predict(X) for k in (0, 1)]
     np.testing.assert_allclose(together, np.column_stack(apart), rtol=1e-7, atol=1e-7)

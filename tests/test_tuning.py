@@ -11,16 +11,10 @@ from parkrr.gradients import gradient_products
 from parkrr.kernels import Gaussian, Matern
 from parkrr.planning import Speed, choose_sizes, measured_speed, memory
 from parkrr.scouting import median_distance, walk
+from parkrr.sources import ArraySource, canonical, merged
+from plain import plain
 
-AUTO = {
-    "kernel": "auto",
-    "penalty": "auto",
-    "metric": "auto",
-    "blend": "auto",
-    "coarse": "auto",
-    "centroids": "uniform",
-    "random_state": 0,
-}
+AUTO = {"random_state": 0}
 
 
 def ridge_function(n, seed=0):
@@ -48,6 +42,13 @@ def test_a_learned_metric_finds_the_direction_of_change(fitted):
     assert rmse(model, X, y) < 0.5 * rmse(plain, X, y)
 
 
+def test_importances_are_shares_of_the_features_that_matter(fitted):
+    shares = fitted[0].feature_importances_
+    assert shares.sum() == pytest.approx(1)
+    assert shares[0] == pytest.approx(0.9, abs=0.05)  # slopes of sin(3 x_0 + x_1) are 3 to 1
+    assert shares[1] == pytest.approx(0.1, abs=0.05)
+
+
 def test_the_chosen_parameters_fit_the_same_model(fitted):
     model, X, _ = fitted
     X_train, y_train = ridge_function(3000)
@@ -58,30 +59,68 @@ def test_the_chosen_parameters_fit_the_same_model(fitted):
 def test_what_was_tried_is_recorded_with_its_error(fitted):
     chosen = fitted[0].chosen_
     assert {"scout", "vote", "trial"} == set(chosen.seconds)
-    assert {"scout", "scout again", "vote", "trial"} == {entry["step"] for entry in chosen.tried}
+    assert {"scout", "race", "vote", "trial"} == {entry["step"] for entry in chosen.tried}
     assert all(np.isfinite(entry["error"]) for entry in chosen.tried)
 
 
 def test_settled_parameters_leave_nothing_to_try(fitted):
     X, y = ridge_function(300)
-    model = ParKRegressor(random_state=0).fit(X, y)
+    model = plain(random_state=0).fit(X, y)
     assert model.chosen_.tried == []
 
 
+@pytest.fixture(scope="module")
+def automatic():
+    X, y = ridge_function(2000)
+    return rmse(ParKRegressor(**AUTO).fit(X[:1000], y[:1000]), X[1000:], y[1000:])
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_the_unit_of_a_feature_or_the_target_does_not_matter(fitted, scale):
-    model, X, y = fitted
-    X_train, y_train = ridge_function(3000)
-    units = np.array([scale, 1, 1, 1 / scale, 1, 1])
-    scaled = ParKRegressor(n_cells=5, **AUTO).fit(X_train[:2000] * units, y_train[:2000] * scale)
-    assert rmse(scaled, X * units, y * scale) == pytest.approx(scale * rmse(model, X, y), rel=0.02)
+def test_the_unit_of_a_feature_or_the_target_does_not_matter(automatic, scale):
+    X, y = ridge_function(2000)
+    X, y = X * np.array([scale, 1, 1, 1 / scale, 1, 1]), y * scale
+    error = rmse(ParKRegressor(**AUTO).fit(X[:1000], y[:1000]), X[1000:], y[1000:])
+    assert error == pytest.approx(scale * automatic, rel=0.02)
 
 
-def test_the_order_of_columns_does_not_matter(fitted):
-    model, X, y = fitted
-    X_train, y_train = ridge_function(3000)
-    permuted = ParKRegressor(n_cells=5, **AUTO).fit(X_train[:2000, ::-1], y_train[:2000])
-    assert rmse(permuted, X[:, ::-1], y) == pytest.approx(rmse(model, X, y), rel=0.02)
+def test_the_order_of_columns_does_not_matter(automatic):
+    X, y = ridge_function(2000)
+    X = X[:, ::-1]
+    error = rmse(ParKRegressor(**AUTO).fit(X[:1000], y[:1000]), X[1000:], y[1000:])
+    assert error == pytest.approx(automatic, rel=0.02)
+
+
+def test_the_order_of_rows_does_not_matter(automatic):
+    X, y = ridge_function(2000)
+    order = np.random.default_rng(1).permutation(1000)
+    error = rmse(ParKRegressor(**AUTO).fit(X[order], y[order]), X[1000:], y[1000:])
+    assert error == pytest.approx(automatic, rel=0.02)
+
+
+def test_choices_see_an_integer_weight_as_copies_of_the_row():
+    X, y = ridge_function(120)
+    w = np.random.default_rng(0).integers(0, 4, size=120)
+    weighted = ParKRegressor(**AUTO).fit(X, y, w)
+    copied = ParKRegressor(**AUTO).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    assert copied.chosen_.params["kernel"] == weighted.chosen_.params["kernel"]
+    np.testing.assert_allclose(copied.predict(X), weighted.predict(X), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("units", [1e-6, 1.0, 1e6])
+def test_canonical_rows_do_not_depend_on_order_or_units(units):
+    X, y = (torch.from_numpy(a) for a in ridge_function(50))
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
+    found = canonical(ArraySource(units * X[order].flip(1), y[order][:, None]))
+    expected = canonical(ArraySource(X, y[:, None])).X
+    torch.testing.assert_close(found.X.flip(1) / units, expected)
+
+
+def test_merged_copies_are_one_row_of_their_number():
+    X, y = (torch.from_numpy(a) for a in ridge_function(50))
+    twice = torch.randperm(100, generator=torch.Generator().manual_seed(0)) % 50
+    found = merged(ArraySource(X[twice], y[twice][:, None]))
+    assert set(found.Y[:, 0].tolist()) == set(y.tolist())
+    torch.testing.assert_close(found.w, torch.full((50,), 2.0, dtype=torch.float64))
 
 
 def test_a_classifier_can_choose_too():

@@ -12,11 +12,12 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from parkrr import importance
 from parkrr.checks import check_device
 from parkrr.engine import LocalEngine
 from parkrr.errors import ParameterError
 from parkrr.fit import CellReport, Coarse, Park
-from parkrr.kernels import Kernel
+from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap
 from parkrr.model import Model
 from parkrr.partition import Blend
@@ -30,17 +31,17 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Kernel | str = "gaussian",
-        penalty: float | str = 1e-6,
-        metric: FeatureMap | str = "euclidean",
+        kernel: Kernel | str = "auto",
+        penalty: float | str = "auto",
+        metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",
         n_centers: int | str = "auto",
-        centroids: str = "greedy",
+        centroids: str = "uniform",
         solver: str = "auto",
         n_candidates: int | None = 5_000,
         balance: bool = True,
-        blend: Blend | int | str = 1,
-        coarse: Coarse | int | str = 0,
+        blend: Blend | int | str = "auto",
+        coarse: Coarse | int | str = "auto",
         time_budget: float | str = "auto",
         max_memory: float | None = None,
         fit_intercept: bool = True,
@@ -88,6 +89,9 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         seconds = {"place": result.place_seconds, "cells": result.cells_seconds}
         self.seconds_ = diary.seconds | seconds
         self.chosen_ = Chosen(self._settled(park, result.model), diary.tried, diary.seconds)
+        if isinstance(park.kernel, Radial):
+            sample = rows.sample(importance.ROWS, park.seed).X
+            self.feature_importances_ = importance.importances(result.model, sample).cpu().numpy()
         warn_unconverged(result.report, self.max_iter, self.tol)
 
     def _settled(self, park: Park, model: Model) -> dict[str, Any]:
@@ -95,6 +99,7 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         names = ("kernel", "penalty", "n_cells", "n_centers", "blend")
         settled = {name: getattr(park, name) for name in names}
         settled |= {"metric": model.metric, "coarse": park.coarse or 0}
+        settled["precision"] = str(park.dtype).removeprefix("torch.")
         return {**self.get_params(deep=False), **settled, "random_state": park.seed}
 
     def _predict(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -110,23 +115,23 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     """Kernel ridge regression by feature-space partitions (ParK).
 
     Rows go to the nearest of `n_cells` centroids in feature space; each cell gets its own
-    kernel ridge regression on a few of its rows as Nystrom centres; a prediction asks one
-    cell.
+    kernel ridge regression, on all its rows or on some of them as Nystrom centres; a
+    prediction asks the nearest cell or a few. Whatever is "auto" is chosen on held-out rows.
 
     Parameters
     ----------
     kernel
-        A kernel from :mod:`parkrr.kernels`, or the name of one to take its defaults. "auto"
-        chooses a family and its lengthscale on held-out rows.
+        "auto" (Gaussian, Matern or Laplacian, and its lengthscale), a kernel from
+        :mod:`parkrr.kernels`, or the name of one to take its defaults.
     penalty
         The paper's lambda; cell q is fitted with lambda / rho_q, rho_q its share of rows.
-        "auto" chooses it on held-out rows.
     metric
-        In what units distances are measured: "euclidean" (those of the features), "standard"
-        (features of zero mean and unit spread, whatever outliers say), "learned" (directions
-        along which the target changes count for more; needs a radial kernel and chooses its
-        lengthscale), "auto" (what wins on held-out rows; for a kernel with a lengthscale of
-        its own "euclidean"), or a :class:`parkrr.metrics.FeatureMap`.
+        In what units distances are measured: "auto" (what wins on held-out rows; for a
+        kernel with a lengthscale of its own "euclidean"), "euclidean" (those of the
+        features), "standard" (features of zero mean and unit spread, whatever outliers say),
+        "learned" (weights of features and their ranks, or a matrix that mixes features, that
+        lower held-out error; needs a radial kernel and chooses its lengthscale), or a
+        :class:`parkrr.metrics.FeatureMap`.
     n_cells
         Number of cells Q. 1 is global FALKON. With `balance` the number kept is near it.
         "auto" is 1 up to 14,000 rows, then a cell per 4,000 or, above 100,000, per 2,000,
@@ -136,8 +141,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         rows, at most 3 million, unless the budgets say otherwise, and 3,000 a cell where
         `n_cells` makes cells of more than 14,000 rows.
     centroids
-        "greedy" (the paper: the largest Schur complement), "uniform" (the paper's
-        ParK-Uni) or "rpcholesky" (drawn with probability proportional to the complement).
+        "uniform" (the paper's ParK-Uni), "greedy" (the paper's ParK: the largest Schur
+        complement) or "rpcholesky" (drawn with probability proportional to the complement).
     solver
         "falkon" (preconditioned conjugate gradient), "direct" (exact Nystrom, one pass) or
         "auto", the one estimated to be faster in each cell.
@@ -147,11 +152,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     balance
         Merge cells that are too small and split those that are too large.
     blend
-        How many cells answer: 1, the nearest, as in the paper; a
-        :class:`parkrr.partition.Blend`; or "auto", chosen on held-out rows.
+        How many cells answer: "auto"; 1, the nearest, as in the paper; or a
+        :class:`parkrr.partition.Blend`.
     coarse
         Centres of one model of all rows whose residual the cells are fitted to, 0 for none;
-        a :class:`parkrr.fit.Coarse`; or "auto", which keeps one if held-out error falls.
+        a :class:`parkrr.fit.Coarse`; or "auto", which has one if held-out error falls.
     time_budget
         Seconds for the fit, from which automatic numbers of cells and centres follow through
         a short benchmark of this machine; half of them are for choosing. "auto" sets no limit
@@ -164,8 +169,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     max_iter, tol
         Of conjugate gradient: most iterations, and the relative residual at which to stop.
     precision
-        Of the products over rows: "float32", "float64", or "auto", which is float64 for
-        float64 data of up to 10,000 rows. Factorisations are always float64.
+        Of the products over rows: "float32", "float64", or "auto", which is float64 for up to
+        10,000 rows and where, in a fit with choices, float32 has a larger held-out error.
+        Factorisations are always float64.
     device
         A torch device. Only the CPU has been tested.
     engine
@@ -185,6 +191,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Most iterations in any cell; 1 for a direct solve.
     seconds_
         Wall time spent choosing, placing cells and fitting them.
+    feature_importances_
+        How much predictions change along each feature, in units of its spread, shape (d,), of
+        sum one; for radial kernels.
     chosen_
         A :class:`parkrr.tuning.Chosen`: every choice, what was tried with its held-out error,
         and seconds; ``ParKRegressor(**chosen_.params)`` fits the same model.
@@ -243,7 +252,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import load_iris
     >>> from parkrr import ParKClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> ParKClassifier(penalty=1e-3, random_state=0).fit(X, y).predict(X[:3])
+    >>> ParKClassifier(random_state=0).fit(X, y).predict(X[:3])
     array([0, 0, 0])
     """
 

@@ -53,8 +53,7 @@ class FeatureMap:
         F = self.columns(X, dtype)
         if self.matrix is None:
             return F
-        matrix = self.matrix.to(F)
-        return bounded(F * matrix if matrix.ndim == 1 else F @ matrix)
+        return bounded(mixed(F, self.matrix.to(F)))
 
     def columns(self, X: Tensor, dtype: torch.dtype) -> Tensor:
         """What the matrix mixes, shape (n, d) or with scores (n, 2 d)."""
@@ -66,6 +65,10 @@ class FeatureMap:
             F = F.clamp_(-largest, largest).mul_(self.scale.to(F))
         F = bounded(F.clamp_(-1e38, 1e38).to(dtype))
         return F if self.knots is None else torch.cat([F, self.scores(X).to(dtype)], 1)
+
+    def width(self, d: int) -> int:
+        """How many columns the matrix mixes, of d features."""
+        return d if self.knots is None else 2 * d
 
     def scores(self, X: Tensor) -> Tensor:
         """The normal score of each value of X (n, d), shape (n, d)."""
@@ -83,12 +86,16 @@ class FeatureMap:
         """The same columns, mixed by another matrix."""
         return replace(self, matrix=matrix)
 
-    def pulled_back(self, M: Tensor) -> Tensor:
-        """An average gradient outer product (e, e) in mapped rows, before the matrix."""
-        if self.matrix is None:
-            return M
-        A = self.matrix.to(M)
-        return A[:, None] * M * A if A.ndim == 1 else A @ M @ A.T
+
+def pulled_back(M: Tensor, matrix: Tensor) -> Tensor:
+    """An average gradient outer product (e, e) of mixed columns, before the matrix."""
+    A = matrix.to(M)
+    return A[:, None] * M * A if A.ndim == 1 else A @ M @ A.T
+
+
+def mixed(F: Tensor, matrix: Tensor) -> Tensor:
+    """Columns F (n, e) weighed by weights (e,), or mixed by a matrix (e, e)."""
+    return F * matrix if matrix.ndim == 1 else F @ matrix
 
 
 def bounded(F: Tensor) -> Tensor:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.kernels import Kernel
-from parkrr.sources import draw
+from parkrr.sources import ArraySource, draw
 
 # A cell is light below and heavy above this part of the mean. Decided on a sample and for the
 # number of cells asked for, so well inside what holds for all rows and the cells there are:
 # a tenth, and four times.
 LIGHT, HEAVY = 0.2, 2.7
 BALANCE_ROUNDS = 30  # taxi at Q = 512 needs 5 to 15
+AROUND_ROWS = 2**16  # at a time, in a search for neighbours
 SPLIT_ROWS = 100  # of a heavy cell, to choose from: with 1,000 it chose outliers again
 
 
@@ -255,3 +256,15 @@ def argmin(D: Tensor, out: NDArray[np.int64]) -> None:
         np.argmin(D.numpy(), axis=1, out=out)
     else:
         out[:] = D.argmin(1).cpu().numpy()
+
+
+def rows_around(rows: ArraySource, anchors: Tensor, size: int) -> Tensor:
+    """The `size` rows nearest to each of the anchors (a, e), shape (a, size)."""
+    distances, numbers = [], []
+    for first, block in enumerate(rows.blocks(AROUND_ROWS)):
+        D = block.X.square().sum(1) - 2 * anchors @ block.X.T  # (a, b), less |anchor|^2
+        found = D.topk(min(size, D.shape[1]), largest=False)
+        distances.append(found.values)
+        numbers.append(found.indices + first * AROUND_ROWS)
+    best = torch.cat(distances, 1).topk(min(size, rows.n_rows), largest=False).indices
+    return torch.cat(numbers, 1).gather(1, best)

@@ -12,8 +12,16 @@ import torch
 from torch import Tensor
 
 from parkrr.factors import Factor
-from parkrr.solvers import LocalProblem, Shard, statistics_jitter, summed, whitened
-from parkrr.sources import Source
+from parkrr.kernels import Kernel
+from parkrr.solvers import (
+    LocalProblem,
+    Shard,
+    kernel_of_rows,
+    statistics_jitter,
+    summed,
+    whitened,
+)
+from parkrr.sources import ArraySource, Source
 
 PENALTIES = torch.logspace(-11, 0, 34, dtype=torch.float64)  # three a decade
 
@@ -86,3 +94,20 @@ def penalty_path(problem: LocalProblem) -> PenaltyPath:
     h, V = torch.linalg.eigh(H)
     basis, yy = factor.solve_t(V), float(cell.squares())
     return PenaltyPath(problem, basis, h.clamp_min(0), V.T @ right, yy, cell.total_weight)
+
+
+def leave_one_out(kernel: Kernel, rows: ArraySource, penalties: Tensor) -> Tensor:
+    """Weighted sum of squared errors of each row, left out, under each penalty, shape (p,).
+
+    With C = (W^1/2 K W^1/2 + lambda n)^-1 of all rows, the row's error is (C W^1/2 y) / diag C
+    over the root of its weight. One eigendecomposition serves all penalties; for few rows.
+    """
+    w = torch.ones_like(rows.Y[:, 0]) if rows.w is None else rows.w
+    root = w.double().sqrt()[:, None]  # (n, 1)
+    h, V = torch.linalg.eigh(root * kernel_of_rows(kernel, rows.X) * root.T)
+    shrunk = 1 / (h.clamp_min(0)[:, None] + penalties * rows.total_weight)  # (n, p)
+    diagonal = V.square() @ shrunk  # (n, p)
+    b = V.T @ (root * rows.Y.double())  # (n, t)
+    residuals = torch.einsum("nr,rp,rt->npt", V, shrunk, b) / diagonal[:, :, None]
+    errors: Tensor = residuals.square().sum((0, 2))
+    return errors

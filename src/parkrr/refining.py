@@ -1,25 +1,48 @@
-"""Rounds of votes: lengthscale, penalty and metric as cells of the final size like them."""
+"""Kernel, penalty and metric as cells of the final size like them.
+
+Descents (:mod:`parkrr.descent`) of several kernels and shapes of the matrix race; at last
+cells vote (:mod:`parkrr.voting`) on those that came far and on what the scout found. Judges of
+the votes are kept from the descents.
+"""
 
 import math
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
+import torch
+
+from parkrr.descent import Descent
 from parkrr.fit import Park
 from parkrr.kernels import Kernel, Radial
-from parkrr.scouting import Guess, Note, Scout, error_of, walk
+from parkrr.scouting import Guess, Note, error_of, walk
 from parkrr.sources import ArraySource
 from parkrr.voting import VOTER_ROWS, Poll, Roll, roll
 
-ROUNDS = 4  # until a line of guesses is given up
+SHARPENED = 2  # times before the descent proper, after as many runs of
+WARM_STEPS = 8  # steps each
+HEAT = 16  # steps, after which the best kernel of each shape goes on
+LAST_RUN = (40, 200)  # steps, falling to zero: one for every
+ROWS_A_STEP = 40  # rows, between these
+MOST_VALUES = 20_000_000  # of the rows to find neighbours among: 160 MB
+FULL_COLUMNS = 100  # with more, only weights are learned
+SMALLEST_RIDGE = 1e-3  # to start from: below, slopes say little
 FIRST_STEPS, LAST_STEPS = (2.0,), (math.sqrt(2.0),)
-WORSE = 1.01  # the last two rounds this much above the best, and there will be no better one
+LOST = 1.005  # an error this much larger in float32, and the fit is in float64
 FARTHEST = 1e4  # from the lengthscale that a vote starts from
+
+
+class Runner(NamedTuple):
+    """A guess on its way."""
+
+    guess: Guess
+    shape: str  # of the matrix, "full" or "diagonal"
+    descent: Descent
 
 
 @dataclass(frozen=True)
 class Refining:
-    """Rounds of votes.
+    """Descents and votes.
 
     Parameters
     ----------
@@ -27,76 +50,139 @@ class Refining:
         Settings of the cells.
     rows
         Raw rows, targets scaled.
-    scout
-        The sample.
-    lengthscale, penalty, metric
+    lengthscale, penalty, metric, precision
         Whether each is to be chosen.
     seed
         Of voters and judges.
     note
         Keeps what was tried.
+    deadline
+        After which nothing new begins.
     """
 
     park: Park
     rows: ArraySource
-    scout: Scout
     lengthscale: bool
     penalty: bool
     metric: bool
+    precision: bool
     seed: int
     note: Note
+    deadline: float
 
-    def run(self, guesses: list[Guess], deadline: float) -> Guess:
-        """The best of these and of what follows from them; no round begins past the deadline.
-
-        After every few rounds the worst line of guesses is given up.
-        """
+    def run(self, guesses: list[Guess]) -> tuple[Guess, torch.dtype]:
+        """The best of these and of what follows from them, and in what it should be fitted."""
         who = roll(self.rows.n_rows, guesses[0].predict, self.seed)
-        lines = [[self.vote(guess, who, FIRST_STEPS)] for guess in guesses]
-        best = [min(line, key=error_of) for line in lines]
-        while lines:
-            for line in lines:
-                self.extend(line, who, deadline)
-            lines = sorted(lines, key=lambda line: min(line, key=error_of).error)
-            best += [min(line, key=error_of) for line in lines]
-            lines = [line for line in lines[:-1] if not exhausted(line)]
-        return self.vote(min(best, key=error_of), who, LAST_STEPS)
+        found = [self.vote(guesses[0], who, () if self.metric else FIRST_STEPS)]
+        if self.metric:
+            found += [self.vote(guess, who, ()) for guess in self.raced(guesses, who)]
+        best = self.vote(min(found, key=error_of), who, LAST_STEPS)
+        if self.park.dtype == torch.float64 or not self.precision:
+            return best, self.park.dtype
+        kept = replace(self, lengthscale=False, penalty=False).vote(best, who, (), torch.float32)
+        return best, torch.float32 if kept.error < LOST * best.error else torch.float64
 
-    def extend(self, line: list[Guess], who: Roll, deadline: float) -> None:
-        """Some rounds more, unless they lead nowhere."""
-        for _ in range(ROUNDS):
-            if exhausted(line) or not self.may_sharpen(line[-1]) or time.perf_counter() > deadline:
-                break
-            guess = line[-1]
-            guess = self.scout.sharpened(guess, "diagonal" in guess.how)
-            line.append(self.vote(guess, who, ()))
+    def raced(self, guesses: list[Guess], who: Roll) -> list[Guess]:
+        """What descents make of these."""
+        runners = self.runners(guesses, who)
+        for runner in runners:
+            for _ in range(SHARPENED):
+                runner.descent.advance(WARM_STEPS, falling=False, deadline=self.deadline)
+                runner.descent.sharpen(deadline=self.deadline)
+            runner.descent.advance(HEAT, falling=False, deadline=self.deadline)
+            self.note_race(runner)
+        slowest_first = sorted(runners, key=lambda runner: -runner.descent.error)
+        best = {runner.shape: runner for runner in slowest_first}  # diagonals start slowly
+        steps = min(max(self.rows.n_rows // ROWS_A_STEP, LAST_RUN[0]), LAST_RUN[1])
+        for runner in best.values():
+            runner.descent.advance(steps, falling=True, deadline=self.deadline)
+            self.note_race(runner)
+        return [self.reached(runner) for runner in best.values()]
 
-    def may_sharpen(self, guess: Guess) -> bool:
-        """Whether the scout found that a learned metric helps, and there is more to learn."""
-        return self.metric and "matrix" in guess.how and guess.can_sharpen
+    def runners(self, guesses: list[Guess], who: Roll) -> list[Runner]:
+        """Weights for all columns and scores, matrices for the columns alone."""
+        kept = (~who.held_out).nonzero()[:, 0].to(self.rows.X.device)
+        most = MOST_VALUES // guesses[0].metric.width(self.rows.X.shape[1])
+        rows = replace(self.rows, index=kept).sample(most, self.seed)
+        columns: dict[str, ArraySource] = {}
+        found = []
+        for guess in guesses:
+            if guess.how not in columns:
+                see = partial(guess.metric.columns, dtype=torch.float64)
+                columns[guess.how] = rows.map(see).load()
+            scores = any("scores" in other.how for other in guesses)
+            for shape in ("diagonal", "full"):
+                if self.suits(guess, shape, scores):
+                    found.append(self.runner(guess, shape, columns[guess.how]))
+        return found
 
-    def vote(self, guess: Guess, who: Roll, steps: tuple[float, ...]) -> Guess:
-        """The guess with the lengthscale and penalty of least error near the anchors."""
-        rows = self.rows.map(partial(guess.metric, dtype=self.park.dtype))
+    def suits(self, guess: Guess, shape: str, scores: bool) -> bool:
+        """Whether that shape is tried on this guess's columns."""
+        if shape == "diagonal":
+            return guess.metric.knots is not None or not scores
+        return guess.metric.knots is None and len(guess.model.centers[0]) <= FULL_COLUMNS
+
+    def runner(self, guess: Guess, shape: str, rows: ArraySource) -> Runner:
+        """The guess at the start."""
+        assert isinstance(guess.kernel, Radial)
+        matrix = torch.ones(rows.X.shape[1], dtype=torch.float64, device=rows.X.device)
+        ridge = guess.penalty * self.rows.total_weight
+        return Runner(
+            guess,
+            shape,
+            Descent(
+                rows,
+                guess.kernel,
+                torch.diag(matrix) if shape == "full" else matrix,
+                max(ridge, SMALLEST_RIDGE) if self.penalty else ridge,
+                not self.penalty,
+                self.park.engine,
+                self.seed,
+            ),
+        )
+
+    def reached(self, runner: Runner) -> Guess:
+        """Where a descent is, to be voted on."""
+        guess, descent = runner.guess, runner.descent
+        return guess._replace(
+            metric=guess.metric.with_matrix(descent.matrix),
+            penalty=descent.ridge / self.rows.total_weight,
+            how=f"{guess.how}, {runner.shape} matrix, step {len(descent.steps)}",
+        )
+
+    def note_race(self, runner: Runner) -> None:
+        """Keep how far it is."""
+        at = self.reached(runner)
+        what = {"kernel": repr(at.kernel), "metric": at.how, "penalty": at.penalty}
+        self.note("race", runner.descent.error, **what)
+
+    def vote(
+        self,
+        guess: Guess,
+        who: Roll,
+        steps: tuple[float, ...],
+        dtype: torch.dtype = torch.float64,
+    ) -> Guess:
+        """The guess with the lengthscale and penalty of least error in cells."""
+        rows = self.rows.map(partial(guess.metric, dtype=dtype))
         n = rows.total_weight
-        size = min(VOTER_ROWS, math.ceil(rows.n_rows / self.park.n_cells))
-        share = min(1.0, self.park.n_centers / n)
-        voters = who.voters(rows, size, share)
+        park = replace(self.park, kernel=guess.kernel, n_cells=self.n_voters)
+        _, cells = park.divide(rows, park.place(rows, self.seed))
+        voters = who.voters(cells, min(1.0, self.park.n_centers / n))
         if not voters:
             return guess
         poll = Poll(voters, self.park.engine, guess.penalty * n, not self.penalty)
         kernel = self.walked(poll, guess, steps)
-        gradients = None
-        if isinstance(kernel, Radial):
-            gradients = guess.metric.pulled_back(poll.gradients(kernel))
-        found = guess._replace(
-            kernel=kernel,
-            error=poll.best.error,
-            penalty=poll.best.ridge / n,
-            gradients=gradients,
-        )
-        self.note("vote", found.error, kernel=repr(kernel), metric=guess.how, penalty=found.penalty)
+        best = poll.best
+        found = guess._replace(kernel=kernel, error=best.error, penalty=best.ridge / n)
+        what = {"kernel": repr(kernel), "metric": guess.how, "penalty": found.penalty}
+        self.note("vote", found.error, **what, precision=str(dtype))
         return found
+
+    @property
+    def n_voters(self) -> int:
+        """Cells of the size of a voter, or as many as there will be."""
+        return max(self.park.n_cells, math.ceil(self.rows.n_rows / VOTER_ROWS))
 
     def walked(self, poll: Poll, guess: Guess, steps: tuple[float, ...]) -> Kernel:
         """The kernel with the lengthscale that voters like best."""
@@ -113,8 +199,3 @@ class Refining:
 
         start = kernel.lengthscale
         return kernel.at(walk(error, start, steps, (start / FARTHEST, start * FARTHEST)))
-
-
-def exhausted(line: list[Guess]) -> bool:
-    """Whether the last two guesses are clearly worse than the best before them."""
-    return len(line) > 2 and min(g.error for g in line[-2:]) > WORSE * min(map(error_of, line))

@@ -1,4 +1,4 @@
-"""Kernel, lengthscale and metric from a sample of the rows and few centres.
+"""Kernel and lengthscale from a sample of the rows and few centres.
 
 What is tried is compared on held-out rows of the sample, all penalties at once. The scale
 comes from the data: the first lengthscale is the median distance. Knows no cells.
@@ -6,7 +6,7 @@ comes from the data: the first lengthscale is the median distance. Knows no cell
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -14,21 +14,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.gradients import gradient_products
 from parkrr.kernels import Kernel, Radial
-from parkrr.metrics import FeatureMap, root
+from parkrr.metrics import FeatureMap
 from parkrr.model import CoarseModel
-from parkrr.path import PENALTIES, PenaltyPath, penalty_path
+from parkrr.path import PENALTIES, PenaltyPath, leave_one_out, penalty_path
 from parkrr.solvers import LocalProblem
 from parkrr.sources import ArraySource
 
 STEPS = (4.0, 2.0, math.sqrt(2.0))  # of the lengthscale, coarse to fine
-FARTHEST = 2.0**12  # from the median distance; the Laplacian likes to be some 100 times it
+# From the median distance. Further up a kernel is a spline whatever its lengthscale, and
+# slopes by it vanish; further down rows have no neighbours.
+FARTHEST = (2.0**-12, 2.0**3)
 GAIN = 0.999  # a step must cut the error by more, or smooth data would walk to the end
-GRADIENT_ROWS = 2000
-WORSE = 1.05  # a round this much above the first, and no further one
 MEDIAN_ROWS = 1000
-FEWEST = 400  # rows below which a smaller sample would only be noisier
 
 
 Note = Callable[..., None]  # keeps what was tried: a step, its error, what it was
@@ -42,20 +40,8 @@ class Guess(NamedTuple):
     metric: FeatureMap
     error: float  # on held-out rows, over that of a constant or of a baseline
     penalty: float
-    how: str  # of the map: "standard", "scores, full matrix, round 2"
-    gradients: Tensor | None  # (e, e)  average gradient outer product before the matrix
+    how: str  # of the map: "standard", "scores, full matrix, step 200"
     model: CoarseModel
-
-    @property
-    def number(self) -> int:
-        """Rounds that led here."""
-        return int(self.how.rsplit(" ", 1)[1]) if "matrix" in self.how else 0
-
-    @property
-    def can_sharpen(self) -> bool:
-        """Whether there is a gradient to learn from."""
-        M = self.gradients
-        return M is not None and bool(M.any()) and bool(torch.isfinite(M).all())
 
     def predict(self, X: Tensor) -> Tensor:
         """The model's values at raw rows X (n, d), shape (n, t)."""
@@ -69,7 +55,7 @@ class Scout:
     Parameters
     ----------
     train, held_out
-        Raw rows, targets centred.
+        Raw rows, targets centred. Without rows to judge by, each is left out in turn.
     n_centers
         Nystrom centres.
     dtype
@@ -81,23 +67,14 @@ class Scout:
     """
 
     train: ArraySource
-    held_out: ArraySource
+    held_out: ArraySource | None
     n_centers: int
     dtype: torch.dtype
     n_threads: int
     penalties: Tensor = PENALTIES
 
-    def smaller(self, part: int) -> "Scout":
-        """The same on one in `part` of the rows and centres, but not on too few."""
-        return replace(
-            self,
-            train=self.train.rows(slice(0, max(FEWEST, self.train.n_rows // part))),
-            held_out=self.held_out.rows(slice(0, max(FEWEST, self.held_out.n_rows // part))),
-            n_centers=max(FEWEST // 4, self.n_centers // part),
-        )
-
-    def search(self, kernel: Radial, metric: FeatureMap, how: str, start: float | None) -> Guess:
-        """The best lengthscale of a kernel behind a map, walking from `start` medians."""
+    def search(self, kernel: Radial, metric: FeatureMap, how: str) -> Guess:
+        """The best lengthscale of a kernel behind a map, walking from the median distance."""
         train, held_out = self.mapped(metric)
         median = median_distance(train.X)
         seen: dict[float, Judgement] = {}
@@ -107,73 +84,37 @@ class Scout:
                 seen[lengthscale] = self.judge(kernel.at(lengthscale), train, held_out)
             return seen[lengthscale].error
 
-        steps = STEPS if start is None else STEPS[1:]
-        best = walk(error, median * (start or 1.0), steps, (median / FARTHEST, median * FARTHEST))
+        best = walk(error, median, STEPS, (median * FARTHEST[0], median * FARTHEST[1]))
         return self.guess(kernel.at(best), metric, how, seen[best])
 
     def weigh(self, kernel: Kernel, metric: FeatureMap, how: str) -> Guess:
         """A kernel as it is, behind a map."""
         return self.guess(kernel, metric, how, self.judge(kernel, *self.mapped(metric)))
 
-    def mapped(self, metric: FeatureMap) -> tuple[ArraySource, ArraySource]:
+    def mapped(self, metric: FeatureMap) -> tuple[ArraySource, ArraySource | None]:
         """The rows as a kernel behind that map sees them."""
         see = partial(metric, dtype=self.dtype)
-        return self.train.map(see).load(), self.held_out.map(see).load()
+        return self.train.map(see).load(), self.held_out and self.held_out.map(see).load()
 
     def guess(self, kernel: Kernel, metric: FeatureMap, how: str, found: "Judgement") -> Guess:
-        """The guess that was judged, with its gradients if the kernel has any."""
+        """The guess that was judged."""
         weights, Z = found.path.weights(found.penalty), found.path.problem.centers
         model = CoarseModel(kernel, Z, weights)
-        gradients = None
-        if isinstance(kernel, Radial):
-            X = found.path.problem.cell.X[:GRADIENT_ROWS]
-            gradients = metric.pulled_back(gradient_products(kernel, weights, Z, X) / len(X))
-        return Guess(kernel, metric, found.error, found.penalty, how, gradients, model)
+        return Guess(kernel, metric, found.error, found.penalty, how, model)
 
-    def judge(self, kernel: Kernel, train: ArraySource, held_out: ArraySource) -> "Judgement":
-        """The least held-out error over penalties."""
+    def judge(
+        self, kernel: Kernel, train: ArraySource, held_out: ArraySource | None
+    ) -> "Judgement":
+        """The least error over penalties, as part of that of a constant."""
         ridge = float(self.penalties.min()) * train.total_weight
         Z = train.X[: self.n_centers]
         path = penalty_path(LocalProblem(kernel, train, Z, None, ridge, self.n_threads))
-        errors = path.errors(held_out, self.penalties)
+        if held_out is None:
+            errors, spread = leave_one_out(kernel, train, self.penalties), path.yy
+        else:
+            errors, spread = path.errors(held_out, self.penalties), float(held_out.squares())
         at = int(errors.argmin())
-        spread = max(float(held_out.squares()), 1e-300)
-        return Judgement(float(errors[at]) / spread, float(self.penalties[at]), path)
-
-    def again(self, guess: Guess) -> Guess:
-        """The same kernel and map, its lengthscale searched again on these rows."""
-        assert isinstance(guess.kernel, Radial)
-        start = guess.kernel.lengthscale / self.median(guess.metric)
-        return self.search(guess.kernel, guess.metric, guess.how, start)
-
-    def median(self, metric: FeatureMap) -> float:
-        """The median distance of mapped rows."""
-        return median_distance(metric(self.train.X[:MEDIAN_ROWS], self.dtype))
-
-    def sharpened(self, guess: Guess, diagonal: bool) -> Guess:
-        """The guess behind the root of its average gradient outer product, not yet judged.
-
-        Distances along which the model changes count for more; the lengthscale follows, so
-        that it stays the same part of the median distance.
-        """
-        assert isinstance(guess.kernel, Radial)
-        assert guess.gradients is not None
-        M = guess.gradients.diagonal() if diagonal else guess.gradients
-        metric = guess.metric.with_matrix(root(M))
-        shape = "diagonal" if diagonal else "full"
-        how = f"{guess.how.split(',')[0]}, {shape} matrix, round {guess.number + 1}"
-        scale = self.median(metric) / self.median(guess.metric)
-        kernel = guess.kernel.at(guess.kernel.lengthscale * scale)
-        return guess._replace(kernel=kernel, metric=metric, how=how)
-
-    def rounds(self, guess: Guess, diagonal: bool, count: int) -> list[Guess]:
-        """The guess, and what follows from it; until one is clearly worse."""
-        found = [guess]
-        while len(found) <= count and found[-1].can_sharpen:
-            found.append(self.again(self.sharpened(found[-1], diagonal)))
-            if found[-1].error > WORSE * guess.error:
-                break
-        return found
+        return Judgement(float(errors[at]) / max(spread, 1e-300), float(self.penalties[at]), path)
 
 
 class Judgement(NamedTuple):

@@ -52,6 +52,7 @@ def wish_of(params: dict[str, Any]) -> Wish:
         metric=metric,
         blend=is_auto(params["blend"]),
         coarse=is_auto(params["coarse"]),
+        precision=is_auto(params["precision"]),
     )
 
 
@@ -100,8 +101,7 @@ def as_dtype(precision: str, rows: ArraySource) -> torch.dtype:
     """The dtype of products over rows."""
     precision = check_one_of("precision", precision, PRECISIONS)
     if precision == "auto":
-        short = rows.X.dtype == torch.float32 or rows.n_rows > FLOAT64_ROWS
-        precision = "float32" if short else "float64"
+        precision = "float32" if rows.n_rows > FLOAT64_ROWS else "float64"
     return torch.float32 if precision == "float32" else torch.float64
 
 

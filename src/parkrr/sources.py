@@ -11,7 +11,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
+HASH_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64
 
 RowMap = Callable[[Tensor], Tensor]
 
@@ -158,3 +162,50 @@ def draw(n: int, size: int, seed: int) -> Tensor:
         return torch.arange(n)
     rng = np.random.default_rng(seed)
     return torch.from_numpy(rng.choice(n, size, replace=False))
+
+
+def canonical(rows: ArraySource) -> ArraySource:
+    """The rows in an order of their content, whatever order rows and columns came in.
+
+    Nor does it depend on the units of columns: values count in thousandths of their spread.
+    """
+    X, Y, w = rows.block(slice(None))
+    numbers = np.zeros(len(X), dtype=np.uint64)
+    for column in (*X.T, *Y.T):
+        numbers += mixed(levels(column.double().cpu().numpy()))
+    order = torch.from_numpy(np.argsort(numbers, kind="stable")).to(X.device)
+    return ArraySource(X[order], Y[order], None if w is None else w[order])
+
+
+def levels(column: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Whole numbers in thousandths of the spread, shape (n,); the offset keeps off ties."""
+    column = column / max(np.abs(column).max(), 1e-300)
+    scaled = (column - column.mean()) / max(column.std(), 1e-300)
+    whole: NDArray[np.uint64] = np.floor(scaled * 1000.123 + 0.377).astype(np.int64).view(np.uint64)
+    return whole
+
+
+def merged(rows: ArraySource) -> ArraySource:
+    """Copies as one row of more weight, in an order that content decides."""
+    X, Y, w = rows.block(slice(None))
+    _, first, kind = np.unique(content(X, Y), return_index=True, return_inverse=True)
+    each = np.ones(len(X)) if w is None else w.double().cpu().numpy()
+    total = torch.from_numpy(np.bincount(kind, weights=each)).to(X.device)
+    at = torch.from_numpy(first).to(X.device)
+    return ArraySource(X[at], Y[at], total)
+
+
+def content(X: Tensor, Y: Tensor) -> NDArray[np.uint64]:
+    """A 64-bit number of what is in each row, shape (n,)."""
+    numbers = np.zeros(len(X), dtype=np.uint64)
+    for column in (*X.T, *Y.T):  # adding zero turns -0.0 into 0.0
+        bits = (column.double().cpu().numpy() + 0.0).view(np.uint64)
+        numbers = mixed(numbers * HASH_STEP + mixed(bits))
+    return numbers
+
+
+def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """64-bit numbers with their bits spread over all places."""
+    for shift, factor in HASH_MIX:
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return numbers ^ (numbers >> np.uint64(32))

@@ -1,9 +1,9 @@
 """What the user leaves to us, chosen on held-out rows; every choice keeps what it tried.
 
-First a sample of rows and few centres find the kernel family, the lengthscale and a first
-metric (:mod:`parkrr.scouting`). Then cells of the final size vote on lengthscale and penalty
-and sharpen the metric (:mod:`parkrr.refining`). Last, a trial of neighbouring cells decides
-on blending and on the coarse level (:mod:`parkrr.trial`). Start at :meth:`Tuning.run`.
+First a sample of rows and few centres find a lengthscale for each kernel family
+(:mod:`parkrr.scouting`). From there metrics are learned at the density of the cells, and cells
+vote on them (:mod:`parkrr.refining`). Last, a trial of neighbouring cells decides on blending
+and on the coarse level (:mod:`parkrr.trial`). Start at :meth:`Tuning.run`.
 """
 
 import time
@@ -13,22 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from parkrr.fit import Park, as_map, with_target_scaled
+from parkrr.fit import METRIC_ROWS, Park, as_map, with_target_scaled
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap, with_scores
 from parkrr.path import PENALTIES
 from parkrr.refining import Refining
-from parkrr.scouting import FEWEST, Guess, Scout, error_of
-from parkrr.sources import ArraySource
+from parkrr.scouting import Guess, Scout, error_of
+from parkrr.sources import ArraySource, canonical, draw, merged
 from parkrr.trial import choose_levels
-from parkrr.voting import VOTER_ROWS
 
-SCOUT_ROWS = 12_000  # three in four to learn from, the others to judge by
-SCOUT_CENTERS = 1000
-FIRST_PART = 4  # the first scout sees one in four of these, and finds who is worth more
+SCOUT_ROWS = 3000  # three in four to fit, the others to judge by
+SCOUT_CENTERS = 250
 SCORED_FEATURES = 100  # scores double the features; with more than this they are not tried
-LEARNING_ROWS = 300  # rows below which a metric is learned only if asked for
-ROUNDS = 2  # on the sample; cells go on
+FEW_ROWS = 300  # below, each is left out in turn; no metric is learned unless asked for
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Wish:
     ----------
     families
         Kernels to choose from; their lengthscales count only if `lengthscale` is settled.
-    lengthscale, penalty, blend, coarse
+    lengthscale, penalty, blend, coarse, precision
         Whether each is left open.
     metric
         A map, or "euclidean", "standard", "learned" or "auto".
@@ -51,6 +48,7 @@ class Wish:
     metric: FeatureMap | str
     blend: bool
     coarse: bool
+    precision: bool
 
     @property
     def anything(self) -> bool:
@@ -125,75 +123,71 @@ class Tuning:
 
     def run(self, rows: ArraySource) -> tuple[Park, Diary]:
         """The settings with every choice made."""
-        deadline, diary, wish = time.perf_counter() + self.seconds, Diary(), self.wish
+        diary, wish = Diary(), self.wish
         seeds = np.random.SeedSequence([self.park.seed, 1]).generate_state(3).tolist()
+        # Each of few rows is left out in turn: with all its copies, or it would predict itself.
+        rows = merged(rows) if rows.n_rows < FEW_ROWS else canonical(rows)
         rows, _, _ = with_target_scaled(rows, self.park.fit_intercept, self.park.dtype)
-        scout = self.scout(rows, seeds[0])
-        finalists = self.scouted(scout, seeds[1], diary)
-        diary.done("scout")
-        if wish.penalty:  # what stays the same as rows are added is lambda n
-            share = scout.train.total_weight / rows.total_weight
-            finalists = [guess._replace(penalty=guess.penalty * share) for guess in finalists]
-        best = finalists[0]
-        if rows.n_rows > VOTER_ROWS or self.park.n_cells > 1:  # else the scout has seen it all
-            opens = (wish.lengthscale, wish.penalty, wish.learns)
-            refining = Refining(self.park, rows, scout, *opens, seeds[2], diary.note)
-            best = refining.run(finalists, deadline)
+        best, dtype = self.best(rows, seeds, diary)
         park = replace(self.park, kernel=best.kernel, metric=best.metric, penalty=best.penalty)
+        park = replace(park, dtype=dtype)
         diary.done("vote")
         park = choose_levels(park, rows, wish.blend, wish.coarse, diary.note)
         diary.done("trial")
         return park, diary
 
+    def best(self, rows: ArraySource, seeds: list[int], diary: Diary) -> tuple[Guess, torch.dtype]:
+        """Kernel, metric, penalty and precision: scouted, then voted on by cells."""
+        deadline, wish = time.perf_counter() + self.seconds, self.wish
+        scout = self.scout(rows, seeds[0])
+        finalists = self.scouted(scout, self.maps(rows, seeds[1]), diary)
+        diary.done("scout")
+        if wish.penalty:  # what stays the same as rows are added is lambda n
+            share = scout.train.total_weight / rows.total_weight
+            finalists = [guess._replace(penalty=guess.penalty * share) for guess in finalists]
+        if rows.n_rows < FEW_ROWS and not self.learning(rows):
+            return finalists[0], self.park.dtype  # the scout has seen it all
+        opens = (wish.lengthscale, wish.penalty, self.learning(rows), wish.precision)
+        refining = Refining(self.park, rows, *opens, seeds[2], diary.note, deadline)
+        return refining.run(finalists)
+
     def scout(self, rows: ArraySource, seed: int) -> Scout:
         """A sample of the rows, divided."""
-        size = min(SCOUT_ROWS, rows.n_rows)
-        chosen = np.random.default_rng(seed).permutation(rows.n_rows)[:size]
-        at = torch.from_numpy(chosen).to(rows.X.device)
-        cut = size // 4
-        judged, kept = (at[:cut], at[cut:]) if cut else (at, at)
+        at = draw(rows.n_rows, SCOUT_ROWS, seed).to(rows.X.device)
+        few = rows.n_rows < FEW_ROWS
+        cut = 0 if few else len(at) // 4
         return Scout(
-            ArraySource(*rows.block(kept)),
-            ArraySource(*rows.block(judged)),
-            min(SCOUT_CENTERS, max(FEWEST, (size - cut) // 4)),
+            ArraySource(*rows.block(at[cut:])),
+            None if few else ArraySource(*rows.block(at[:cut])),
+            SCOUT_CENTERS if not few else FEW_ROWS,
             self.park.dtype,
-            self.park.engine.cores if size > SCOUT_ROWS // 2 else 1,
+            1 if few else self.park.engine.cores,
             PENALTIES if self.wish.penalty else torch.tensor([self.park.penalty]).double(),
         )
 
-    def scouted(self, scout: Scout, seed: int, diary: Diary) -> list[Guess]:
+    def scouted(
+        self, scout: Scout, maps: list[tuple[FeatureMap, str]], diary: Diary
+    ) -> list[Guess]:
         """The best kernels and maps on the sample, the best one first."""
-        maps, kernels = self.maps(scout.train, seed), self.wish.families
+        kernels = self.wish.families
         if not self.wish.lengthscale:
             return diary.guesses("scout", [scout.weigh(kernels[0], *maps[0])])
-        small = scout.smaller(FIRST_PART)
         radial = [kernel for kernel in kernels if isinstance(kernel, Radial)]
-        entries = [small.search(k, metric, how, None) for k in radial for metric, how in maps]
-        learns = self.wish.metric == "learned" or (self.wish.learns and enough(scout.train))
-        if learns:
-            shapes = [(g, diagonal) for g in entries for diagonal in (False, True)]
-            found = [small.rounds(*shape, ROUNDS) for shape in shapes]
-            learned = [min(guesses[1:] or guesses, key=error_of) for guesses in found]
-            entries = learned if self.wish.metric == "learned" else entries + learned
-        entries = sorted(diary.guesses("scout", entries), key=error_of)
-        first = {type(guess.kernel): guess for guess in reversed(entries)}  # of each family
-        count = 1 if learns else 0
-        lines = [scout.rounds(scout.again(g), "diagonal" in g.how, count) for g in first.values()]
-        last = [min(diary.guesses("scout again", line), key=error_of) for line in lines]
-        return sorted(last, key=error_of)
+        found = [scout.search(k, metric, how) for k in radial for metric, how in maps]
+        return sorted(diary.guesses("scout", found), key=error_of)
 
-    def maps(self, train: ArraySource, seed: int) -> list[tuple[FeatureMap, str]]:
+    def learning(self, rows: ArraySource) -> bool:
+        """Whether a metric is learned: there must be rows for each feature."""
+        enough = rows.n_rows >= max(FEW_ROWS, 10 * rows.X.shape[1])
+        return self.wish.metric == "learned" or (self.wish.learns and enough)
+
+    def maps(self, rows: ArraySource, seed: int) -> list[tuple[FeatureMap, str]]:
         """The maps to start from."""
         wish = self.wish.metric
         if isinstance(wish, FeatureMap):
             return [(wish, "given")]
         name = "standard" if wish in ("learned", "auto") else wish
-        first = as_map(name, self.wish.families[0], train, seed)
-        if not self.wish.learns or train.X.shape[1] > SCORED_FEATURES:
+        first = as_map(name, self.wish.families[0], rows, seed)
+        if not self.learning(rows) or rows.X.shape[1] > SCORED_FEATURES:
             return [(first, name)]
-        return [(first, name), (with_scores(first, train.X), "scores")]
-
-
-def enough(rows: ArraySource) -> bool:
-    """Whether gradients can be told from noise: so many rows, and some for each feature."""
-    return rows.n_rows >= max(LEARNING_ROWS, 10 * rows.X.shape[1])
+        return [(first, name), (with_scores(first, rows.sample(METRIC_ROWS, seed).X), "scores")]
