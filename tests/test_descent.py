@@ -7,17 +7,18 @@ import torch
 from parkrr.descent import Ball, Descent
 from parkrr.engine import LocalEngine
 from parkrr.kernels import Gaussian, Matern
+from parkrr.metrics import mixed
 from parkrr.partition import rows_around
 from parkrr.sources import ArraySource, Block
 
 RIDGE = 0.3
 
 
-def ball(weighted, n=30, e=3):
+def ball(weighted):
     rng = np.random.default_rng(0)
-    F, Y = (torch.from_numpy(rng.normal(size=(n, k))) for k in (e, 2))
-    w = torch.from_numpy(rng.uniform(0.5, 2, size=n)) if weighted else None
-    return Ball(Block(F, Y, w), torch.arange(n) % 4 == 0)
+    F, Y = (torch.from_numpy(rng.normal(size=(30, k))) for k in (3, 2))
+    w = torch.from_numpy(rng.uniform(0.5, 2, size=30)) if weighted else None
+    return Ball(Block(F, Y, w), torch.arange(30) % 4 == 0)
 
 
 def held_out_error(ball, matrix, log_ridge):
@@ -45,18 +46,18 @@ def test_slopes_are_those_of_autograd(weighted, matrix):
     assert found.squares / found.weight == pytest.approx(error.item())
 
 
-def descent(matrix, seed=0):
+def descent(matrix, ridge=1.0, fixed=False):
     rng = np.random.default_rng(0)
     X = torch.from_numpy(rng.normal(size=(600, 4)))
     Y = torch.sin(3 * X[:, :1]) + 0.01 * torch.from_numpy(rng.normal(size=(600, 1)))
-    return Descent(ArraySource(X, Y), Matern(2.0), matrix, 1.0, False, LocalEngine(2), seed)
+    return Descent(ArraySource(X, Y), Matern(2.0), matrix, ridge, fixed, LocalEngine(2), 0)
 
 
 @pytest.mark.parametrize("matrix", [torch.ones(4), torch.eye(4)])
 def test_a_descent_finds_the_one_column_that_matters(matrix):
     found = descent(matrix.double())
     found.advance(60, falling=True, deadline=np.inf)
-    size = found.matrix.abs() if matrix.ndim == 1 else found.matrix.norm(dim=1)
+    size = mixed(torch.eye(4).double(), found.matrix).norm(dim=1)
     assert size[0] > 3 * size[1:].max()
 
 
@@ -89,3 +90,9 @@ def test_rows_around_anchors_are_the_nearest(block, monkeypatch):
     found = rows_around(ArraySource(X, X), X[:3], 6)
     expected = torch.cdist(X[:3], X).argsort(1)[:, :6]
     torch.testing.assert_close(found, expected)
+
+
+def test_a_fixed_ridge_stays():
+    found = descent(torch.ones(4).double(), ridge=1e-9, fixed=True)
+    found.advance(3, falling=False, deadline=np.inf)
+    assert found.ridge == 1e-9

@@ -36,10 +36,9 @@ def rmse(model, X, y):
 
 def test_a_learned_metric_finds_the_direction_of_change(fitted):
     model, X, y = fitted
-    plain = ParKRegressor(kernel="auto", penalty="auto", metric="standard", random_state=0)
     X_train, y_train = ridge_function(3000)
-    plain.fit(X_train[:2000], y_train[:2000])
-    assert rmse(model, X, y) < 0.5 * rmse(plain, X, y)
+    standard = ParKRegressor(metric="standard", **AUTO).fit(X_train[:2000], y_train[:2000])
+    assert rmse(model, X, y) < 0.5 * rmse(standard, X, y)
 
 
 def test_importances_are_shares_of_the_features_that_matter(fitted):
@@ -63,7 +62,7 @@ def test_what_was_tried_is_recorded_with_its_error(fitted):
     assert all(np.isfinite(entry["error"]) for entry in chosen.tried)
 
 
-def test_settled_parameters_leave_nothing_to_try(fitted):
+def test_settled_parameters_leave_nothing_to_try():
     X, y = ridge_function(300)
     model = plain(random_state=0).fit(X, y)
     assert model.chosen_.tried == []
@@ -183,8 +182,35 @@ def test_more_rows_in_a_cell_take_longer():
     assert Speed().seconds(1e5, 4000, 1.0, 2) > Speed().seconds(1e5, 1000, 1.0, 2)
 
 
-def test_a_fixed_lengthscale_is_kept(fitted):
+def test_a_fixed_lengthscale_is_kept():
     X, y = ridge_function(300)
     model = ParKRegressor(kernel=Gaussian(1.7), penalty="auto", random_state=0).fit(X, y)
     assert model.model_.kernel == Gaussian(1.7)
     assert model.chosen_.params["penalty"] != 1e-6
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 20])
+@pytest.mark.parametrize("changes", [{"metric": "learned"}, {"n_cells": 10, "balance": False}])
+def test_a_handful_of_rows_can_be_fitted(n, changes):
+    X, y = ridge_function(20)
+    model = ParKRegressor(**changes, **AUTO).fit(X[:n], y[:n])
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_equal_rows_can_be_fitted():
+    X = np.ones((400, 2))
+    model = ParKRegressor(**AUTO).fit(X, np.arange(400.0))
+    assert model.predict(X[:1])[0] == pytest.approx(199.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_a_given_penalty_is_kept(n):
+    X, y = ridge_function(n)
+    assert ParKRegressor(penalty=1e-6, **AUTO).fit(X, y).chosen_.params["penalty"] == 1e-6
+
+
+def test_a_budget_too_short_for_any_descent_still_gives_a_model():
+    X, y = ridge_function(1000)
+    model = ParKRegressor(time_budget=1e-3, **AUTO).fit(X, y)
+    assert "race" not in {entry["step"] for entry in model.chosen_.tried}
+    assert np.isfinite(model.predict(X)).all()

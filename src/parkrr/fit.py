@@ -266,7 +266,7 @@ def coarse_model(
     Z = sample.X[drawn]  # (m, e)
     smallest = float(PENALTIES[0]) * sample.total_weight
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
-    order = path.gcv(PENALTIES).argsort()
+    order = path.gcv(PENALTIES).argsort().cpu()
     fits = (path.weights(penalty) for penalty in PENALTIES[order].tolist())
     short = Z.dtype == torch.float32
     return CoarseModel(kernel, Z, next(a for a in fits if not (short and lost_in_float32(a))))

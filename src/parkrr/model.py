@@ -87,7 +87,7 @@ class Model:
         return assign(self.kernel, self.narrowed(X), self.centroids)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
-        """Line 2 of Algorithm 2 for each row of X (n, d): one local model each, (n, t)."""
+        """Line 2 of Algorithm 2 for each row of X (n, d): its cell or several, blended, (n, t)."""
         out = torch.empty(len(X), len(self.intercept), dtype=torch.float64)
         longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
         rows = min(longest, max(1, -(-len(X) // n_threads)))

@@ -59,13 +59,13 @@ class PenaltyPath:
 
     def training_error(self, penalties: Tensor) -> Tensor:
         """Weighted mean squared error on the rows of the cell, of all outputs, shape (p,)."""
-        ridge = penalties * self.n
+        ridge = penalties.to(self.h) * self.n
         kept = (self.h[:, None] + 2 * ridge) / (self.h[:, None] + ridge).square()  # (r, p)
         return (self.yy - self.b.square().sum(1) @ kept).clamp_min(0) / self.n
 
     def effective_dimension(self, penalties: Tensor) -> Tensor:
         """N_q(lambda) of the sketched problem, shape (p,)."""
-        return (self.h[:, None] / (self.h[:, None] + penalties * self.n)).sum(0)
+        return (self.h[:, None] / (self.h[:, None] + penalties.to(self.h) * self.n)).sum(0)
 
     def gcv(self, penalties: Tensor) -> Tensor:
         """Generalised cross-validation: training error over (1 - N_q / n)^2, shape (p,)."""
@@ -74,6 +74,7 @@ class PenaltyPath:
 
     def errors(self, rows: Source, penalties: Tensor) -> Tensor:
         """Weighted sum of squared errors on other rows under each penalty, shape (p,)."""
+        penalties = penalties.to(self.h)
         shrunk = self.b[:, None] / (self.h[:, None] + penalties * self.n)[:, :, None]  # (r, p, t)
         section = self.problem.kernel.against(self.problem.centers)
         total = torch.zeros_like(penalties)
@@ -105,7 +106,7 @@ def leave_one_out(kernel: Kernel, rows: ArraySource, penalties: Tensor) -> Tenso
     w = torch.ones_like(rows.Y[:, 0]) if rows.w is None else rows.w
     root = w.double().sqrt()[:, None]  # (n, 1)
     h, V = torch.linalg.eigh(root * kernel_of_rows(kernel, rows.X) * root.T)
-    shrunk = 1 / (h.clamp_min(0)[:, None] + penalties * rows.total_weight)  # (n, p)
+    shrunk = 1 / (h.clamp_min(0)[:, None] + penalties.to(h) * rows.total_weight)  # (n, p)
     diagonal = V.square() @ shrunk  # (n, p)
     b = V.T @ (root * rows.Y.double())  # (n, t)
     residuals = torch.einsum("nr,rp,rt->npt", V, shrunk, b) / diagonal[:, :, None]

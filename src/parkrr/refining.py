@@ -1,4 +1,4 @@
-"""Kernel, penalty and metric as cells of the final size like them.
+"""Kernel, penalty and metric as small cells like them.
 
 Descents (:mod:`parkrr.descent`) of several kernels and shapes of the matrix race; at last
 cells vote (:mod:`parkrr.voting`) on those that came far and on what the scout found. Judges of
@@ -17,14 +17,14 @@ from parkrr.fit import Park
 from parkrr.kernels import Kernel, Radial
 from parkrr.scouting import Guess, Note, error_of, walk
 from parkrr.sources import ArraySource
-from parkrr.voting import VOTER_ROWS, Poll, Roll, roll
+from parkrr.voting import VOTER_ROWS, Best, Poll, Roll, roll
 
-SHARPENED = 2  # times before the descent proper, after as many runs of
-WARM_STEPS = 8  # steps each
+SHARPENED = 2  # times, before the descent proper
+WARM_STEPS = 8  # before each sharpening
 HEAT = 16  # steps, after which the best kernel of each shape goes on
-LAST_RUN = (40, 200)  # steps, falling to zero: one for every
-ROWS_A_STEP = 40  # rows, between these
-MOST_VALUES = 20_000_000  # of the rows to find neighbours among: 160 MB
+LAST_RUN = (40, 200)  # fewest and most steps of these, falling to zero
+ROWS_A_STEP = 40  # so many rows for each of them, in between
+MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
 FULL_COLUMNS = 100  # with more, only weights are learned
 SMALLEST_RIDGE = 1e-3  # to start from: below, slopes say little
 FIRST_STEPS, LAST_STEPS = (2.0,), (math.sqrt(2.0),)
@@ -53,11 +53,11 @@ class Refining:
     lengthscale, penalty, metric, precision
         Whether each is to be chosen.
     seed
-        Of voters and judges.
+        Of voters, judges and anchors.
     note
         Keeps what was tried.
     deadline
-        After which nothing new begins.
+        After which descents stop; votes go on.
     """
 
     park: Park
@@ -72,7 +72,7 @@ class Refining:
 
     def run(self, guesses: list[Guess]) -> tuple[Guess, torch.dtype]:
         """The best of these and of what follows from them, and in what it should be fitted."""
-        who = roll(self.rows.n_rows, guesses[0].predict, self.seed)
+        who = roll(self.rows, guesses[0].predict, self.seed)
         found = [self.vote(guesses[0], who, () if self.metric else FIRST_STEPS)]
         if self.metric:
             found += [self.vote(guess, who, ()) for guess in self.raced(guesses, who)]
@@ -80,7 +80,7 @@ class Refining:
         if self.park.dtype == torch.float64 or not self.precision:
             return best, self.park.dtype
         kept = replace(self, lengthscale=False, penalty=False).vote(best, who, (), torch.float32)
-        return best, torch.float32 if kept.error < LOST * best.error else torch.float64
+        return best, torch.float32 if kept.error <= LOST * best.error else torch.float64
 
     def raced(self, guesses: list[Guess], who: Roll) -> list[Guess]:
         """What descents make of these."""
@@ -90,8 +90,10 @@ class Refining:
                 runner.descent.advance(WARM_STEPS, falling=False, deadline=self.deadline)
                 runner.descent.sharpen(deadline=self.deadline)
             runner.descent.advance(HEAT, falling=False, deadline=self.deadline)
-            self.note_race(runner)
-        slowest_first = sorted(runners, key=lambda runner: -runner.descent.error)
+            if runner.descent.steps:
+                self.note_race(runner)
+        started = [runner for runner in runners if runner.descent.steps]
+        slowest_first = sorted(started, key=lambda runner: -runner.descent.error)
         best = {runner.shape: runner for runner in slowest_first}  # diagonals start slowly
         steps = min(max(self.rows.n_rows // ROWS_A_STEP, LAST_RUN[0]), LAST_RUN[1])
         for runner in best.values():
@@ -101,8 +103,11 @@ class Refining:
 
     def runners(self, guesses: list[Guess], who: Roll) -> list[Runner]:
         """Weights for all columns and scores, matrices for the columns alone."""
-        kept = (~who.held_out).nonzero()[:, 0].to(self.rows.X.device)
-        most = MOST_VALUES // guesses[0].metric.width(self.rows.X.shape[1])
+        kept = (~who.held_out).nonzero()[:, 0]
+        if len(kept) < 2:  # one to fit, one to judge
+            return []
+        scores = any(guess.metric.knots is not None for guess in guesses)
+        most = MOST_VALUES // max(guess.metric.width(self.rows.X.shape[1]) for guess in guesses)
         rows = replace(self.rows, index=kept).sample(most, self.seed)
         columns: dict[str, ArraySource] = {}
         found = []
@@ -110,7 +115,6 @@ class Refining:
             if guess.how not in columns:
                 see = partial(guess.metric.columns, dtype=torch.float64)
                 columns[guess.how] = rows.map(see).load()
-            scores = any("scores" in other.how for other in guesses)
             for shape in ("diagonal", "full"):
                 if self.suits(guess, shape, scores):
                     found.append(self.runner(guess, shape, columns[guess.how]))
@@ -167,14 +171,16 @@ class Refining:
         rows = self.rows.map(partial(guess.metric, dtype=dtype))
         n = rows.total_weight
         park = replace(self.park, kernel=guess.kernel, n_cells=self.n_voters)
+        park = replace(park, centroids="uniform", n_candidates=1)
         _, cells = park.divide(rows, park.place(rows, self.seed))
         voters = who.voters(cells, min(1.0, self.park.n_centers / n))
         if not voters:
             return guess
         poll = Poll(voters, self.park.engine, guess.penalty * n, not self.penalty)
-        kernel = self.walked(poll, guess, steps)
-        best = poll.best
-        found = guess._replace(kernel=kernel, error=best.error, penalty=best.ridge / n)
+        kernel, best = self.walked(poll, guess, steps)
+        found = guess._replace(kernel=kernel, error=best.error)
+        if self.penalty:
+            found = found._replace(penalty=best.ridge / n)
         what = {"kernel": repr(kernel), "metric": guess.how, "penalty": found.penalty}
         self.note("vote", found.error, **what, precision=str(dtype))
         return found
@@ -184,18 +190,18 @@ class Refining:
         """Cells of the size of a voter, or as many as there will be."""
         return max(self.park.n_cells, math.ceil(self.rows.n_rows / VOTER_ROWS))
 
-    def walked(self, poll: Poll, guess: Guess, steps: tuple[float, ...]) -> Kernel:
-        """The kernel with the lengthscale that voters like best."""
+    def walked(self, poll: Poll, guess: Guess, steps: tuple[float, ...]) -> tuple[Kernel, Best]:
+        """The kernel with the lengthscale that voters like best, and what they say of it."""
         kernel = guess.kernel
         if not self.lengthscale or not isinstance(kernel, Radial):
-            poll.error(kernel)
-            return kernel
-        seen: dict[float, float] = {}
+            return kernel, poll.best(kernel)
+        seen: dict[float, Best] = {}
 
         def error(lengthscale: float) -> float:
             if lengthscale not in seen:
-                seen[lengthscale] = poll.error(kernel.at(lengthscale))
-            return seen[lengthscale]
+                seen[lengthscale] = poll.best(kernel.at(lengthscale))
+            return seen[lengthscale].error
 
         start = kernel.lengthscale
-        return kernel.at(walk(error, start, steps, (start / FARTHEST, start * FARTHEST)))
+        found = walk(error, start, steps, (start / FARTHEST, start * FARTHEST))
+        return kernel.at(found), seen[found]

@@ -40,7 +40,7 @@ class Guess(NamedTuple):
     metric: FeatureMap
     error: float  # on held-out rows, over that of a constant or of a baseline
     penalty: float
-    how: str  # of the map: "standard", "scores, full matrix, step 200"
+    how: str  # of the map: "standard", "scores, diagonal matrix, step 232"
     model: CoarseModel
 
     def predict(self, X: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """From an estimator's parameters to checked settings, and to what is left to choose."""
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -28,10 +29,10 @@ FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
 SOLVERS = ("auto", "direct", "falkon")
 PRECISIONS = ("auto", "float32", "float64")
 # Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as
-# fast and its error (1e-6 of the target) far below any noise.
+# fast; where its error (1e-6 of the target) matters, a vote in float32 shows it.
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
-AUTO_SECONDS = 40.0  # after which no further round of choosing begins
+AUTO_SECONDS = 40.0  # after which descents stop
 
 
 def wish_of(params: dict[str, Any]) -> Wish:
@@ -135,7 +136,7 @@ def as_coarse(coarse: Coarse | int | str) -> Coarse | None:
     """The coarse level itself, or one with that many centres; 0 is none."""
     if isinstance(coarse, Coarse):
         return coarse
-    if is_auto(coarse) or (isinstance(coarse, int) and coarse == 0):
+    if is_auto(coarse) or (isinstance(coarse, Integral) and coarse == 0):
         return None
     return Coarse(check_integer("coarse", coarse, "a number of centres >= 0 or a Coarse"))
 

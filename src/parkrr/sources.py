@@ -208,4 +208,4 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """64-bit numbers with their bits spread over all places."""
     for shift, factor in HASH_MIX:
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
-    return numbers ^ (numbers >> np.uint64(32))
+    return numbers ^ (numbers >> np.uint64(31))

@@ -46,6 +46,8 @@ class Trial:
         Mapped rows to fit.
     held_out
         Mapped rows to judge by.
+    rest
+        All mapped rows that do not judge.
     """
 
     park: Park
@@ -53,6 +55,12 @@ class Trial:
     centroids: Tensor
     cells: list[ArraySource]
     held_out: ArraySource
+    rest: ArraySource
+
+    def coarse(self, level: Coarse) -> CoarseModel:
+        """That coarse level, which has not seen who judges."""
+        kernel, seed = level.kernel or self.park.kernel, self.park.seed
+        return coarse_model(kernel, self.rest, level.n_centers, self.park.engine.cores, seed)
 
     def fit(self, coarse: CoarseModel | None) -> Model:
         """The cells, fitted to what the coarse level leaves."""
@@ -64,13 +72,14 @@ class Trial:
             centroids=self.centroids,
             centers=[cell.centers for cell in fitted],
             weights=[cell.weights for cell in fitted],
-            intercept=torch.zeros(self.held_out.n_outputs, dtype=torch.float64),
+            intercept=self.centroids.new_zeros(self.held_out.n_outputs, dtype=torch.float64),
             coarse=coarse,
         )
 
     def error(self, model: Model) -> float:
         """Mean squared error on the held-out rows."""
         predicted = model.predict(self.held_out.X, self.park.engine.cores)
+        predicted = predicted.to(self.held_out.Y.device)
         return float(self.held_out.squares(predicted)) / self.held_out.total_weight
 
     def judge(self, coarse: CoarseModel | None, blend: bool, note: Note) -> tuple[float, Blend]:
@@ -103,16 +112,16 @@ def choose_levels(park: Park, rows: ArraySource, blend: bool, coarse: bool, note
         return park
     rows = rows.map(partial(park.metric, dtype=park.dtype))
     trial = prepare(park, rows)
-    if len(trial.cells) < 3:
+    if len(trial.cells) < 3 or trial.held_out.n_rows == 0:
         return park
-    error, chosen = trial.judge(None, blend, note)
+    given = None if park.coarse is None else trial.coarse(park.coarse)
+    error, chosen = trial.judge(given, blend, note)
     if not coarse or not isinstance(park.kernel, Radial):
         return replace(park, blend=chosen)
-    kernel = park.kernel.at(COARSE_LENGTH * park.kernel.lengthscale)
-    below = coarse_model(kernel, rows, COARSE_CENTERS, park.engine.cores, park.seed)
-    there, also = trial.judge(below, blend, note)
+    level = Coarse(COARSE_CENTERS, park.kernel.at(COARSE_LENGTH * park.kernel.lengthscale))
+    there, also = trial.judge(trial.coarse(level), blend, note)
     if there < GAIN * error:
-        return replace(park, blend=also, coarse=Coarse(COARSE_CENTERS, kernel))
+        return replace(park, blend=also, coarse=level)
     return replace(park, blend=chosen)
 
 
@@ -122,14 +131,18 @@ def prepare(park: Park, rows: ArraySource) -> Trial:
     taken, judged = around(park, centroids)
     rng = np.random.default_rng(park.seed)
     kept, judged_rows = [], []
+    at = [cell.index for cell in cells if cell.index is not None]  # all have one
+    rest = torch.ones(rows.n_rows, dtype=torch.bool, device=centroids.device)
     for q in taken:
         order = torch.from_numpy(rng.permutation(cells[q].n_rows)).to(centroids.device)
         cut = int(HELD_OUT * cells[q].n_rows)
         kept.append(ArraySource(*cells[q].block(order[cut:])))
         if q in judged:
             judged_rows.append(cells[q].block(order[:cut]))
+            rest[at[q][order[:cut]]] = False
     n = (1 - HELD_OUT) * rows.total_weight
-    return Trial(park, n, centroids[taken], kept, joined(judged_rows))
+    others = replace(rows, index=rest.nonzero()[:, 0])
+    return Trial(park, n, centroids[taken], kept, joined(judged_rows), others)
 
 
 def joined(blocks: list[Block]) -> ArraySource:

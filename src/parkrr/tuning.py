@@ -19,7 +19,7 @@ from parkrr.metrics import FeatureMap, with_scores
 from parkrr.path import PENALTIES
 from parkrr.refining import Refining
 from parkrr.scouting import Guess, Scout, error_of
-from parkrr.sources import ArraySource, canonical, draw, merged
+from parkrr.sources import ArraySource, canonical, merged
 from parkrr.trial import choose_levels
 
 SCOUT_ROWS = 3000  # three in four to fit, the others to judge by
@@ -114,7 +114,7 @@ class Tuning:
     wish
         What is left open.
     seconds
-        After which no further round begins.
+        After which descents stop; votes and the trial still run.
     """
 
     park: Park
@@ -153,7 +153,8 @@ class Tuning:
 
     def scout(self, rows: ArraySource, seed: int) -> Scout:
         """A sample of the rows, divided."""
-        at = draw(rows.n_rows, SCOUT_ROWS, seed).to(rows.X.device)
+        order = np.random.default_rng(seed).permutation(rows.n_rows)[:SCOUT_ROWS]
+        at = torch.from_numpy(order).to(rows.X.device)
         few = rows.n_rows < FEW_ROWS
         cut = 0 if few else len(at) // 4
         return Scout(
@@ -162,7 +163,9 @@ class Tuning:
             SCOUT_CENTERS if not few else FEW_ROWS,
             self.park.dtype,
             1 if few else self.park.engine.cores,
-            PENALTIES if self.wish.penalty else torch.tensor([self.park.penalty]).double(),
+            PENALTIES
+            if self.wish.penalty
+            else torch.tensor([self.park.penalty], dtype=torch.float64),
         )
 
     def scouted(

@@ -9,7 +9,7 @@ sample on the same rows, which matters where not all cells vote.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from parkrr.sources import ArraySource, draw
 HELD_OUT = 0.2  # share of a voter's rows by which it is judged
 VOTERS = 64
 VOTER_ROWS = 800  # on average; the final cells may be larger, but are as dense
+MOST_ROWS = 4 * VOTER_ROWS  # of a cell that cannot be split, such as copies of one row
 RIDGES = (1e-7, 1e7)  # beyond which nothing changes: K(x, x) is 1
 WINDOW = (10**-0.5, 1.0, 10**0.5)  # ridges around the last best
 
@@ -63,6 +64,7 @@ class Voter:
         K_n = kernel_of_rows(kernel, self.train.X)
         K_v = kernel(self.held_out.X, self.train.X).double()
         Y, w = self.train.Y.double(), self.train.w
+        w = None if w is None else w.double()
         errors = []
         for ridge in ridges:
             L, info = torch.linalg.cholesky_ex(plus(K_n, ridge if w is None else ridge / w))
@@ -98,24 +100,25 @@ class Roll:
     def voter(self, cell: ArraySource, center_share: float) -> Voter | None:
         """The cell as a voter, if there are some rows to fit and some to judge by."""
         assert cell.index is not None
-        judges = self.held_out[cell.index]
+        at = cell.index[draw(cell.n_rows, MOST_ROWS, self.seed).to(cell.index.device)]
+        cell, judges = replace(cell, index=at), self.held_out[at]
         if bool(judges.all()) or not bool(judges.any()):
             return None
         held_out, train = ArraySource(*cell.block(judges)), ArraySource(*cell.block(~judges))
         m = max(1, math.ceil(center_share * train.n_rows))
         Z = train.X if m >= train.n_rows else train.X[draw(train.n_rows, m, m)]
-        predicted = self.baseline(cell.X[cell.index[judges]])
+        predicted = self.baseline(cell.X[at[judges]])
         return Voter(train, held_out, Z, float(held_out.squares(predicted)))
 
 
-def roll(n: int, baseline: Callable[[Tensor], Tensor], seed: int) -> Roll:
-    """The judges among n rows."""
-    rng = np.random.default_rng(seed)
-    return Roll(torch.from_numpy(rng.random(n) < HELD_OUT), baseline, seed)
+def roll(rows: ArraySource, baseline: Callable[[Tensor], Tensor], seed: int) -> Roll:
+    """The judges among these rows."""
+    judges = torch.from_numpy(np.random.default_rng(seed).random(rows.n_rows) < HELD_OUT)
+    return Roll(judges.to(rows.X.device), baseline, seed)
 
 
 class Best(NamedTuple):
-    """The least error so far and its ridge lambda n."""
+    """The least error and its ridge lambda n."""
 
     error: float
     ridge: float
@@ -140,27 +143,25 @@ class Poll:
         self.voters, self.engine, self.fixed = voters, engine, fixed
         self.ridge = ridge if fixed else min(max(ridge, RIDGES[0]), RIDGES[1])
         self.baseline = max(sum(voter.baseline for voter in voters), 1e-300)
-        self.best = Best(math.inf, ridge)
 
-    def error(self, kernel: Kernel) -> float:
+    def best(self, kernel: Kernel) -> Best:
         """The least error over ridges around the last best one, which follows."""
         if self.fixed:
-            return self.count(kernel, [self.ridge])[0]
-        error, ridge = self.count(kernel, [self.ridge * factor for factor in WINDOW])
-        step = ridge / self.ridge
-        while not 0.5 < step < 2 and RIDGES[0] < ridge < RIDGES[1]:  # the least lies at an end
-            there, at = self.count(kernel, [ridge * step])
-            if there >= error:
+            return self.count(kernel, [self.ridge])
+        found = self.count(kernel, [self.ridge * factor for factor in WINDOW])
+        step = found.ridge / self.ridge
+        while not 0.5 < step < 2 and RIDGES[0] < found.ridge < RIDGES[1]:  # it lies at an end
+            there = self.count(kernel, [found.ridge * step])
+            if there.error >= found.error:
                 break
-            error, ridge = there, at
-        self.ridge = ridge
-        return error
+            found = there
+        self.ridge = found.ridge
+        return found
 
-    def count(self, kernel: Kernel, ridges: list[float]) -> tuple[float, float]:
-        """Everybody's vote: the least error over these ridges, and that ridge."""
+    def count(self, kernel: Kernel, ridges: list[float]) -> Best:
+        """Everybody's vote: the least error over these ridges."""
         vote = partial(Voter.vote, kernel=kernel, ridges=ridges)
         votes = dict(self.engine.run(vote, self.voters))
         errors = reduce(torch.add, [votes[k] for k in range(len(votes))]) / self.baseline
         at = int(errors.argmin())
-        self.best = min(self.best, Best(float(errors[at]), ridges[at]))
-        return float(errors[at]), ridges[at]
+        return Best(float(errors[at]), ridges[at])
