@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from parkrr.engine import LocalEngine
-from parkrr.factors import plus
+from parkrr.factors import cholesky_or_nan, plus
 from parkrr.gradients import gradient_products
 from parkrr.kernels import Radial
 from parkrr.metrics import mixed, pulled_back, root
@@ -82,9 +82,7 @@ class Ball:
         K_v = kernel(X_v, X_t)  # (v, n)
         weight = F.new_ones(len(F)) if w is None else w
         K = kernel_of_rows(kernel, X_t)
-        L, info = torch.linalg.cholesky_ex(plus(K, ridge / weight[t]))
-        if int(info) != 0:
-            L.fill_(math.nan)
+        L = cholesky_or_nan(plus(K, ridge / weight[t]))
         alpha = torch.cholesky_solve(Y[t], L)  # (n, outputs)
         R = K_v @ alpha - Y[v]  # (v, outputs)
         total = float(weight[v].sum())
@@ -107,10 +105,7 @@ class Ball:
         F, Y, w = self.rows
         X = mixed(F, matrix)
         K = plus(kernel_of_rows(kernel, X), ridge if w is None else ridge / w)
-        L, info = torch.linalg.cholesky_ex(K)
-        if int(info) != 0:
-            L.fill_(math.nan)
-        alpha = torch.cholesky_solve(Y, L)
+        alpha = torch.cholesky_solve(Y, cholesky_or_nan(K))
         return gradient_products(kernel, alpha, X, X[: max(1, len(X) // 2)])
 
 
@@ -197,8 +192,7 @@ class Descent:
     def step(self, balls: list[Ball], rate: float) -> None:
         """One step, from the mean of some balls' slopes."""
         task = partial(Ball.slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
-        found = dict(self.engine.run(task, balls))
-        slopes = [s for _, s in sorted(found.items()) if s.finite]
+        slopes = [s for s in self.engine.map(task, balls) if s.finite]
         if not slopes:
             return
         n = sum(s.weight for s in slopes)
@@ -224,8 +218,8 @@ class Descent:
         if time.perf_counter() > deadline:
             return
         task = partial(Ball.gradients, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
-        found = dict(self.engine.run(task, self.balls(SHARPENING_BALLS)))
-        products = [M for _, M in sorted(found.items()) if bool(torch.isfinite(M).all())]
+        found = self.engine.map(task, self.balls(SHARPENING_BALLS))
+        products = [M for M in found if bool(torch.isfinite(M).all())]
         M = pulled_back(torch.stack(products).sum(0), self.matrix) if products else None
         if M is not None and bool(M.any()):
             A = root(M.diagonal() if self.matrix.ndim == 1 else M)

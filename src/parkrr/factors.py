@@ -86,6 +86,12 @@ def cholesky(A: Tensor, smallest_pivot: float) -> Tensor | None:
     return L
 
 
+def cholesky_or_nan(A: Tensor) -> Tensor:
+    """The lower factor, or NaN if A is not positive definite: for whoever then looks away."""
+    L = cholesky(A, smallest_pivot=0.0)
+    return torch.full_like(A, math.nan) if L is None else L
+
+
 class Preconditioner:
     """B_q with B_q B_q' = (n/m K_mm W_m K_mm + lambda n K_mm)^-1 (paper, section 3.2).
 

@@ -178,8 +178,8 @@ class Park:
         kernel = self.coarse.kernel or self.kernel
         model = coarse_model(kernel, rows, self.coarse.n_centers, self.engine.cores, seed)
         shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
-        parts = dict(self.engine.run(lambda shard: model(shard.load().X), shards))
-        fitted = torch.cat([parts[k] for k in range(len(shards))])  # (n, t)
+        parts = self.engine.map(lambda shard: model(shard.load().X), shards)
+        fitted = torch.cat(parts)  # (n, t)
         return model, replace(rows, Y=rows.Y - fitted.to(rows.Y.dtype))
 
     def place(self, rows: ArraySource, seed: int) -> Tensor:
@@ -203,8 +203,7 @@ class Park:
         """Lines 3-6: the rows of each cell that has any, and those cells' centroids."""
         shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
         place = partial(assign_rows, self.kernel, centroids)
-        parts = dict(self.engine.run(place, shards))
-        cell_of = torch.cat([parts[k] for k in range(len(shards))])  # (n,)
+        cell_of = torch.cat(self.engine.map(place, shards))  # (n,)
         present = torch.bincount(cell_of, minlength=len(centroids)) > 0  # (Q,)
         number = present.cumsum(0) - 1
         return centroids[present], rows.split(number[cell_of], int(present.sum()))

@@ -15,7 +15,7 @@ import torch
 from parkrr.descent import Descent
 from parkrr.fit import Park
 from parkrr.kernels import Kernel, Radial
-from parkrr.scouting import Guess, Note, error_of, walk
+from parkrr.scouting import Guess, Note, best_lengthscale, error_of
 from parkrr.sources import ArraySource
 from parkrr.voting import VOTER_ROWS, Best, Poll, Roll, roll
 
@@ -124,7 +124,7 @@ class Refining:
         """Whether that shape is tried on this guess's columns."""
         if shape == "diagonal":
             return guess.metric.knots is not None or not scores
-        return guess.metric.knots is None and len(guess.model.centers[0]) <= FULL_COLUMNS
+        return guess.metric.knots is None and self.rows.X.shape[1] <= FULL_COLUMNS
 
     def runner(self, guess: Guess, shape: str, rows: ArraySource) -> Runner:
         """The guess at the start."""
@@ -156,9 +156,7 @@ class Refining:
 
     def note_race(self, runner: Runner) -> None:
         """Keep how far it is."""
-        at = self.reached(runner)
-        what = {"kernel": repr(at.kernel), "metric": at.how, "penalty": at.penalty}
-        self.note("race", runner.descent.error, **what)
+        self.note("race", runner.descent.error, **self.reached(runner).what)
 
     def vote(
         self,
@@ -170,8 +168,13 @@ class Refining:
         """The guess with the lengthscale and penalty of least error in cells."""
         rows = self.rows.map(partial(guess.metric, dtype=dtype))
         n = rows.total_weight
-        park = replace(self.park, kernel=guess.kernel, n_cells=self.n_voters)
-        park = replace(park, centroids="uniform", n_candidates=1)
+        park = replace(
+            self.park,
+            kernel=guess.kernel,
+            n_cells=self.n_voters,
+            centroids="uniform",
+            n_candidates=1,
+        )
         _, cells = park.divide(rows, park.place(rows, self.seed))
         voters = who.voters(cells, min(1.0, self.park.n_centers / n))
         if not voters:
@@ -181,8 +184,7 @@ class Refining:
         found = guess._replace(kernel=kernel, error=best.error)
         if self.penalty:
             found = found._replace(penalty=best.ridge / n)
-        what = {"kernel": repr(kernel), "metric": guess.how, "penalty": found.penalty}
-        self.note("vote", found.error, **what, precision=str(dtype))
+        self.note("vote", found.error, **found.what, precision=str(dtype))
         return found
 
     @property
@@ -195,13 +197,7 @@ class Refining:
         kernel = guess.kernel
         if not self.lengthscale or not isinstance(kernel, Radial):
             return kernel, poll.best(kernel)
-        seen: dict[float, Best] = {}
-
-        def error(lengthscale: float) -> float:
-            if lengthscale not in seen:
-                seen[lengthscale] = poll.best(kernel.at(lengthscale))
-            return seen[lengthscale].error
-
         start = kernel.lengthscale
-        found = walk(error, start, steps, (start / FARTHEST, start * FARTHEST))
-        return kernel.at(found), seen[found]
+        ends = (start / FARTHEST, start * FARTHEST)
+        found, best = best_lengthscale(lambda at: poll.best(kernel.at(at)), start, steps, ends)
+        return kernel.at(found), best

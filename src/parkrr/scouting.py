@@ -7,9 +7,9 @@ comes from the data: the first lengthscale is the median distance. Knows no cell
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,6 +42,11 @@ class Guess(NamedTuple):
     penalty: float
     how: str  # of the map: "standard", "scores, diagonal matrix, step 232"
     model: CoarseModel
+
+    @property
+    def what(self) -> dict[str, object]:
+        """What it is, for the notes."""
+        return {"kernel": repr(self.kernel), "metric": self.how, "penalty": self.penalty}
 
     def predict(self, X: Tensor) -> Tensor:
         """The model's values at raw rows X (n, d), shape (n, t)."""
@@ -77,15 +82,13 @@ class Scout:
         """The best lengthscale of a kernel behind a map, walking from the median distance."""
         train, held_out = self.mapped(metric)
         median = median_distance(train.X)
-        seen: dict[float, Judgement] = {}
+        ends = (median * FARTHEST[0], median * FARTHEST[1])
 
-        def error(lengthscale: float) -> float:
-            if lengthscale not in seen:
-                seen[lengthscale] = self.judge(kernel.at(lengthscale), train, held_out)
-            return seen[lengthscale].error
+        def judge(lengthscale: float) -> Judgement:
+            return self.judge(kernel.at(lengthscale), train, held_out)
 
-        best = walk(error, median, STEPS, (median * FARTHEST[0], median * FARTHEST[1]))
-        return self.guess(kernel.at(best), metric, how, seen[best])
+        best, found = best_lengthscale(judge, median, STEPS, ends)
+        return self.guess(kernel.at(best), metric, how, found)
 
     def weigh(self, kernel: Kernel, metric: FeatureMap, how: str) -> Guess:
         """A kernel as it is, behind a map."""
@@ -125,6 +128,28 @@ class Judgement(NamedTuple):
     path: PenaltyPath
 
 
+class Judged(Protocol):
+    """What has been compared on held-out rows."""
+
+    @property
+    def error(self) -> float: ...
+
+
+Verdict = TypeVar("Verdict", bound=Judged)
+
+
+def best_lengthscale(
+    judge: Callable[[float], Verdict],
+    start: float,
+    steps: tuple[float, ...],
+    ends: tuple[float, float],
+) -> tuple[float, Verdict]:
+    """Where the walk ends and what was found there; no place is judged twice."""
+    seen = cache(judge)
+    best = walk(lambda lengthscale: seen(lengthscale).error, start, steps, ends)
+    return best, seen(best)
+
+
 def walk(
     error: Callable[[float], float],
     start: float,
@@ -141,7 +166,6 @@ def walk(
                 best, there, moved = there, there * factor, True
             if moved:
                 break
-    error(best)
     return best
 
 

@@ -131,15 +131,16 @@ def prepare(park: Park, rows: ArraySource) -> Trial:
     taken, judged = around(park, centroids)
     rng = np.random.default_rng(park.seed)
     kept, judged_rows = [], []
-    at = [cell.index for cell in cells if cell.index is not None]  # all have one
     rest = torch.ones(rows.n_rows, dtype=torch.bool, device=centroids.device)
     for q in taken:
         order = torch.from_numpy(rng.permutation(cells[q].n_rows)).to(centroids.device)
         cut = int(HELD_OUT * cells[q].n_rows)
         kept.append(ArraySource(*cells[q].block(order[cut:])))
+        index = cells[q].index
+        assert index is not None
         if q in judged:
             judged_rows.append(cells[q].block(order[:cut]))
-            rest[at[q][order[:cut]]] = False
+            rest[index[order[:cut]]] = False
     n = (1 - HELD_OUT) * rows.total_weight
     others = replace(rows, index=rest.nonzero()[:, 0])
     return Trial(park, n, centroids[taken], kept, joined(judged_rows), others)

@@ -53,13 +53,12 @@ class Wish:
     @property
     def anything(self) -> bool:
         """Whether there is something to choose."""
-        open_metric = self.metric in ("learned", "auto")
-        return self.lengthscale or self.penalty or self.blend or self.coarse or open_metric
+        return self.lengthscale or self.penalty or self.blend or self.coarse
 
     @property
     def learns(self) -> bool:
-        """Whether the metric may be learned."""
-        return self.metric in ("learned", "auto") and self.lengthscale
+        """Whether the metric may be learned; its lengthscale is then open too."""
+        return self.metric in ("learned", "auto")
 
 
 class Chosen(NamedTuple):
@@ -94,7 +93,7 @@ class Diary:
     def guesses(self, step: str, guesses: list[Guess]) -> list[Guess]:
         """Note what each of them was."""
         for g in guesses:
-            self.note(step, g.error, kernel=repr(g.kernel), metric=g.how, penalty=g.penalty)
+            self.note(step, g.error, **g.what)
         return guesses
 
     def done(self, step: str) -> None:
@@ -129,8 +128,13 @@ class Tuning:
         rows = merged(rows) if rows.n_rows < FEW_ROWS else canonical(rows)
         rows, _, _ = with_target_scaled(rows, self.park.fit_intercept, self.park.dtype)
         best, dtype = self.best(rows, seeds, diary)
-        park = replace(self.park, kernel=best.kernel, metric=best.metric, penalty=best.penalty)
-        park = replace(park, dtype=dtype)
+        park = replace(
+            self.park,
+            kernel=best.kernel,
+            metric=best.metric,
+            penalty=best.penalty,
+            dtype=dtype,
+        )
         diary.done("vote")
         park = choose_levels(park, rows, wish.blend, wish.coarse, diary.note)
         diary.done("trial")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from parkrr.engine import LocalEngine
-from parkrr.factors import plus
+from parkrr.factors import cholesky_or_nan, plus
 from parkrr.kernels import Kernel
 from parkrr.path import penalty_path
 from parkrr.solvers import LocalProblem, kernel_of_rows
@@ -67,8 +67,8 @@ class Voter:
         w = None if w is None else w.double()
         errors = []
         for ridge in ridges:
-            L, info = torch.linalg.cholesky_ex(plus(K_n, ridge if w is None else ridge / w))
-            alpha = torch.cholesky_solve(Y, L) if int(info) == 0 else torch.full_like(Y, math.nan)
+            L = cholesky_or_nan(plus(K_n, ridge if w is None else ridge / w))
+            alpha = torch.cholesky_solve(Y, L)
             errors.append(self.held_out.squares(K_v @ alpha).nan_to_num(math.inf))
         return torch.stack(errors)
 
@@ -161,7 +161,6 @@ class Poll:
     def count(self, kernel: Kernel, ridges: list[float]) -> Best:
         """Everybody's vote: the least error over these ridges."""
         vote = partial(Voter.vote, kernel=kernel, ridges=ridges)
-        votes = dict(self.engine.run(vote, self.voters))
-        errors = reduce(torch.add, [votes[k] for k in range(len(votes))]) / self.baseline
+        errors = reduce(torch.add, self.engine.map(vote, self.voters)) / self.baseline
         at = int(errors.argmin())
         return Best(float(errors[at]), ridges[at])
