@@ -76,6 +76,7 @@ def settings(task, seed):
         dtype=torch.float32,
         engine=LocalEngine(),
         seed=seed,
+        shown=False,
     )
 
 

@@ -59,6 +59,8 @@ GRID = {
     "precision": ["auto", "float32", "float64"],
     "device": ["cpu", torch.device("cpu")],
     "engine": ["local", LocalEngine(n_threads=1)],
+    "checkpoint": [None, "a folder"],
+    "progress": [True, False],
     "random_state": [None, 0, np.random.RandomState(0)],
 }
 

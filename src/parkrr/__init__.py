@@ -1,6 +1,7 @@
 """Kernel ridge regression by feature-space partitions (ParK)."""
 
-from parkrr.estimators import ParKClassifier, ParKRegressor
+from parkrr.estimators import ParKClassifier, ParKRegressor, load
+from parkrr.tables import scan_parquet
 
-__all__ = ["ParKClassifier", "ParKRegressor", "__version__"]
+__all__ = ["ParKClassifier", "ParKRegressor", "__version__", "load", "scan_parquet"]
 __version__ = "0.1.0.dev0"

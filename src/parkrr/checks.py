@@ -1,6 +1,7 @@
 """Rules for parameters: each returns the value it checked, or names the rule it breaks."""
 
 import math
+import re
 from numbers import Integral, Real
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 
 from parkrr.errors import ParameterError
+
+UNITS = {"": 1e0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def check_integer(name: str, value: Any, rule: str = "a whole number >= 1") -> int:
@@ -61,3 +64,19 @@ def check_device(device: Any) -> torch.device:
             f"device must be one this torch can use, such as 'cpu', got {device!r}"
         ) from error
     return torch.device(device)
+
+
+def check_bytes(name: str, value: Any) -> float | None:
+    """A number of bytes, which may be a string such as "4GB"; None is no limit."""
+    if value is None:
+        return None
+    found = (
+        re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)B?\s*", value, re.I)
+        if isinstance(value, str)
+        else None
+    )
+    if found and found[1].count(".") < 2 and found[1] != ".":
+        return check_positive(name, float(found[1]) * UNITS[found[2].upper()])
+    if isinstance(value, str):
+        raise ParameterError(f"{name} must be bytes, such as 4e9 or '4GB', or None, got {value!r}")
+    return check_positive(name, value)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.engine import LocalEngine
+from parkrr.engine import Engine
 from parkrr.factors import cholesky_or_nan, plus
 from parkrr.gradients import gradient_products
 from parkrr.kernels import Radial
@@ -159,7 +159,7 @@ class Descent:
         matrix: Tensor,
         ridge: float,
         fixed: bool,
-        engine: LocalEngine,
+        engine: Engine,
         seed: int,
     ) -> None:
         self.rows, self.kernel, self.matrix, self.fixed = rows, kernel, matrix, fixed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -18,6 +18,24 @@ from parkrr.errors import ParameterError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """Runs tasks somewhere."""
+
+    @property
+    def cores(self) -> int: ...
+
+    @property
+    def local(self) -> "LocalEngine": ...
+
+    def threads_per_task(self, n_tasks: int) -> int: ...
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, Result]]: ...
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]: ...
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,11 @@ class LocalEngine:
     def cores(self) -> int:
         return self.n_threads or torch.get_num_threads()
 
+    @property
+    def local(self) -> "LocalEngine":
+        """For what is not worth sending anywhere."""
+        return self
+
     def threads_per_task(self, n_tasks: int) -> int:
         """Cores each of n_tasks may use when all run: more than one only for a few tasks."""
         return max(1, self.cores // max(1, n_tasks))
@@ -54,6 +77,8 @@ class LocalEngine:
         self, function: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[int, Result]]:
         """Yield (number, function(task)) as tasks finish; start them in the order given."""
+        if not tasks:
+            return
         if len(tasks) == 1:
             with torch_threads(self.cores):
                 yield 0, function(tasks[0])
@@ -64,8 +89,13 @@ class LocalEngine:
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """function(task) of every task, in the order given."""
-        found = dict(self.run(function, tasks))
-        return [found[number] for number in range(len(tasks))]
+        return in_order(self.run(function, tasks))
+
+
+def in_order(results: Iterator[tuple[int, Result]]) -> list[Result]:
+    """Numbered results by their number."""
+    found = dict(results)
+    return [found[number] for number in range(len(found))]
 
 
 def in_threads(

@@ -17,6 +17,41 @@ class NotFiniteError(ParKError, ValueError):
     """Arithmetic overflowed; the message names what did, and the way out."""
 
 
+class SourceError(ParKError, OSError):
+    """A file cannot be read; the message names it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path!r} cannot be read: {self.reason}"
+
+
+class StorageError(ParKError, OSError):
+    """A file cannot be written; the message names it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path!r} cannot be written: {self.reason}; make room or name another folder. "
+            f"What is finished stays in the checkpoint, and the same call goes on from there."
+        )
+
+
+class CheckpointError(ParKError, ValueError):
+    """A checkpoint belongs to another fit; the message says what differs."""
+
+
+class ModelFileError(ParKError, ValueError):
+    """A file is not a model this version can read."""
+
+
 class CellError(ParKError, RuntimeError):
     """Fitting one cell failed; the cause is chained."""
 

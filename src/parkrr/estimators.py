@@ -1,115 +1,19 @@
 """ParKRegressor and ParKClassifier: the scikit-learn face of the library."""
 
-import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from parkrr import importance
-from parkrr.checks import check_device
-from parkrr.engine import LocalEngine
-from parkrr.errors import ParameterError
-from parkrr.fit import CellReport, Coarse, Park
-from parkrr.kernels import Kernel, Radial
-from parkrr.metrics import FeatureMap
-from parkrr.model import Model
-from parkrr.partition import Blend
-from parkrr.settings import as_engine, park_of, patience, wish_of
-from parkrr.sources import ArraySource
-from parkrr.tuning import Chosen, Diary, Tuning
-
-
-class ParKEstimator(BaseEstimator):  # type: ignore[misc]
-    """What the two estimators share: parameters, their rules, and a multi-output fit."""
-
-    def __init__(
-        self,
-        kernel: Kernel | str = "auto",
-        penalty: float | str = "auto",
-        metric: FeatureMap | str = "auto",
-        n_cells: int | str = "auto",
-        n_centers: int | str = "auto",
-        centroids: str = "uniform",
-        solver: str = "auto",
-        n_candidates: int | None = 5_000,
-        balance: bool = True,
-        blend: Blend | int | str = "auto",
-        coarse: Coarse | int | str = "auto",
-        time_budget: float | str = "auto",
-        max_memory: float | None = None,
-        fit_intercept: bool = True,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        precision: str = "auto",
-        device: str = "cpu",
-        engine: LocalEngine | str = "local",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.penalty = penalty
-        self.metric = metric
-        self.n_cells = n_cells
-        self.n_centers = n_centers
-        self.centroids = centroids
-        self.solver = solver
-        self.n_candidates = n_candidates
-        self.balance = balance
-        self.blend = blend
-        self.coarse = coarse
-        self.time_budget = time_budget
-        self.max_memory = max_memory
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.precision = precision
-        self.device = device
-        self.engine = engine
-        self.random_state = random_state
-
-    def _fit(self, X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        """Fit all columns of Y (n, t) at once."""
-        rows = as_source(X, Y, sample_weight, check_device(self.device))
-        params = self.get_params(deep=False)
-        wish, diary = wish_of(params), Diary()
-        park = park_of(params, wish, rows, as_seed(self.random_state))
-        if wish.anything:
-            park, diary = Tuning(park, wish, patience(params)).run(rows)
-        result = park.fit(rows)
-        self.model_ = result.model
-        self.report_: list[CellReport] = result.report
-        self.n_cells_ = len(result.report)
-        self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
-        seconds = {"place": result.place_seconds, "cells": result.cells_seconds}
-        self.seconds_ = diary.seconds | seconds
-        self.chosen_ = Chosen(self._settled(park, result.model), diary.tried, diary.seconds)
-        self.__dict__.pop("feature_importances_", None)  # of an earlier fit
-        if isinstance(park.kernel, Radial):
-            sample = rows.sample(importance.ROWS, park.seed).X
-            self.feature_importances_ = importance.importances(result.model, sample).cpu().numpy()
-        warn_unconverged(result.report, self.max_iter, self.tol)
-
-    def _settled(self, park: Park, model: Model) -> dict[str, Any]:
-        """Parameters that fit the same model with nothing left to choose."""
-        names = ("kernel", "penalty", "n_cells", "n_centers", "blend")
-        settled = {name: getattr(park, name) for name in names}
-        settled |= {"metric": model.metric, "coarse": park.coarse or 0}
-        settled["precision"] = str(park.dtype).removeprefix("torch.")
-        return {**self.get_params(deep=False), **settled, "random_state": park.seed}
-
-    def _predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The model at X, shape (n, t)."""
-        check_is_fitted(self)
-        rows = as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
-        out = self.model_.predict(rows, as_engine(self.engine).cores)
-        values: NDArray[np.float64] = out.numpy()
-        return values
+from parkrr.common import ParKEstimator
+from parkrr.errors import ModelFileError
+from parkrr.modelfile import params_of, read_model
+from parkrr.rowtable import codes
+from parkrr.tables import ParquetTable
 
 
 class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
@@ -165,8 +69,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         a short benchmark of this machine; half of them are for choosing. "auto" sets no limit
         to the fit and stops learning the metric after 40 s.
     max_memory
-        Bytes the fit may use beyond its rows, from which automatic numbers follow; None for
-        no limit. Choosing takes some 500 MB that are not counted.
+        Bytes, or a string such as "4GB". For arrays what the fit may use beyond its rows, from
+        which automatic numbers follow; None for no limit. Choosing takes some 500 MB that
+        are not counted. For files what the whole process may use, 4 GB unless set.
     fit_intercept
         Fit the target's deviation from its mean.
     max_iter, tol
@@ -178,7 +83,15 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     device
         A torch device. Only the CPU has been tested.
     engine
-        "local", or ``LocalEngine(n_threads)``.
+        Where tasks run: "local", ``LocalEngine(n_threads)``, "ray" or a
+        :class:`parkrr.ray_engine.RayEngine`.
+    checkpoint
+        A folder for the results of tasks of a fit from files: the same fit, started again,
+        goes on where it was interrupted. With Ray on several machines it must be one that
+        all of them see.
+    progress
+        Show how far long steps have come, in a terminal or notebook; elsewhere the logger
+        "parkrr" has a line for each.
     random_state
         Seed of all random choices.
 
@@ -212,20 +125,26 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     """
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> "ParKRegressor":
         """Fit the model.
 
         Parameters
         ----------
         X
-            Features, shape (n, d).
+            Features, shape (n, d): an array, or a frame of pandas, polars or Arrow whose
+            columns may be words, dates and times, with gaps; or the files of
+            :func:`parkrr.scan_parquet`, which hold target and weights as well.
         y
             Target, shape (n,), or several of them, shape (n, t).
         sample_weight
             Weight of each row, shape (n,): 2 counts a row twice, 0 leaves it out. Only
             their ratios matter.
         """
+        if isinstance(X, ParquetTable):
+            self._fit_table(X, y, sample_weight, classify=False)
+            return self
+        X = self._numbers(X, y, sample_weight)
         rows, target = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
         )
@@ -260,16 +179,22 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     """
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> "ParKClassifier":
         """Fit the model to labels y (n,) of any kind; the rest as for the regressor."""
+        if isinstance(X, ParquetTable):
+            self._fit_table(X, y, sample_weight, classify=True)
+            return self
+        X = self._numbers(X, y, sample_weight)
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        columns = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        is_class = np.equal.outer(codes, columns)  # (n, k), or (n, 1) for two classes
-        self._fit(rows, is_class.astype(np.float32) * 2 - 1, sample_weight)
+        self.classes_, at = np.unique(labels, return_inverse=True)
+        self._fit(rows, codes(at, len(self.classes_)), sample_weight)
         return self
+
+    def _coded(self, y: ArrayLike) -> NDArray[Any]:
+        classes, at = np.unique(np.asarray(y), return_inverse=True)
+        return codes(at, len(classes))
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Scores at X (n, d): (n,) for two classes, positive for the second; else (n, k)."""
@@ -284,60 +209,23 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         return labels
 
 
-def as_source(
-    X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None, device: torch.device
-) -> ArraySource:
-    """The rows that count, as tensors: those of weight zero are left out."""
-    w = None
-    if sample_weight is not None:
-        w = check_weights(sample_weight, len(X))
-        if (w == 0).any():
-            X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
-    weights = None if w is None else as_tensor(w).to(device)
-    return ArraySource(as_tensor(X).to(device), as_tensor(Y).to(device), weights)
+def load(path: str | Path) -> ParKRegressor | ParKClassifier:
+    """The model that was saved in a file, ready to predict.
 
-
-def as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor, without a copy if torch can. It is never written to."""
-    if min(array.strides, default=0) < 0:
-        array = array.copy()
-    if array.flags.writeable:
-        return torch.from_numpy(array)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(array)
-
-
-def check_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
-    """The weights as an array (n,), if they are weights."""
-    w = np.asarray(sample_weight, dtype=np.float64)
-    w = np.full(n, w) if w.ndim == 0 else column_or_1d(w)
-    if len(w) != n:
-        raise ParameterError(f"sample_weight must have one entry a row ({n}), got {len(w)}")
-    if not (np.isfinite(w).all() and (w >= 0).all() and (w > 0).any()):
-        raise ParameterError(
-            f"sample_weight must be finite and >= 0 and not all zero, got values from "
-            f"{w.min()} to {w.max()}"
-        )
-    return w
-
-
-def as_seed(random_state: int | np.random.RandomState | None) -> int:
-    """A whole number is the seed itself, so that a fit can be repeated from its seed."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
-
-
-def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> None:
-    """Say once how many cells did not converge, and what to do."""
-    stuck = [cell for cell in report if not cell.converged]
-    if stuck:
-        worst = max(cell.residual for cell in stuck)
-        warnings.warn(
-            f"{len(stuck)} of {len(report)} cells stopped after at most max_iter={max_iter} "
-            f"iterations (worst residual {worst:.1e}, tol={tol:.0e}). Raise max_iter, or "
-            f"penalty if the kernel is ill-conditioned.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from parkrr import ParKRegressor, load
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> path = f"{tempfile.mkdtemp()}/sine.park"
+    >>> ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0])).save(path)
+    >>> load(path).predict([[1.0]]).round(3)
+    array([0.841])
+    """
+    model, facts = read_model(Path(path))
+    kinds = {"ParKRegressor": ParKRegressor, "ParKClassifier": ParKClassifier}
+    if facts.get("estimator") not in kinds:
+        raise ModelFileError(f"{str(path)!r} holds no estimator, but part of a fit")
+    estimator = kinds[facts["estimator"]](**params_of(facts["params"], model.metric))
+    estimator._restore(model, facts)
+    return estimator

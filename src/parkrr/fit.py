@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -10,19 +11,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.engine import LocalEngine
+from parkrr.engine import Engine
 from parkrr.errors import CellError, NotFiniteError, ParameterError
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap, centering, standardising
 from parkrr.model import CoarseModel, Model
-from parkrr.partition import Blend, assign, balanced, choose_centroids
+from parkrr.partition import (
+    PARTITION_ROWS_PER_CELL,
+    Blend,
+    assign,
+    balanced,
+    choose_centroids,
+)
 from parkrr.path import PENALTIES, penalty_path
+from parkrr.progress import progress
 from parkrr.solvers import Direct, Falkon, LocalFit, LocalProblem, Solver, cheaper, lost_in_float32
-from parkrr.sources import ArraySource, draw
+from parkrr.sources import ArraySource, CellRows, draw
 
-# Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
-# as 100 +- 10, so a share of four times the mean cannot pass for three.
-PARTITION_ROWS_PER_CELL = 100
 # When cells are balanced, one lighter than this is merged: too few rows for a model.
 LIGHTEST_CELL = 32
 CANDIDATES_PER_CELL = 4  # at least, or greedy would have no choice
@@ -84,7 +89,7 @@ class CellTask:
     """Everything the fit of one cell needs; nothing is read from anywhere else."""
 
     q: int
-    cell: ArraySource
+    cell: CellRows
     kernel: Kernel
     solver: Solver
     why: str
@@ -142,8 +147,9 @@ class Park:
     falkon: Falkon
     fit_intercept: bool
     dtype: torch.dtype
-    engine: LocalEngine
+    engine: Engine
     seed: int
+    shown: bool  # progress
 
     def fit(self, rows: ArraySource) -> FitResult:
         """Algorithm 1: line 2 chooses centroids, 3-6 divide the rows, 7-10 fit the cells."""
@@ -176,9 +182,9 @@ class Park:
         if self.coarse is None:
             return None, rows
         kernel = self.coarse.kernel or self.kernel
-        model = coarse_model(kernel, rows, self.coarse.n_centers, self.engine.cores, seed)
+        model = coarse_model(kernel, rows, self.coarse.n_centers, self.engine.local.cores, seed)
         shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
-        parts = self.engine.map(lambda shard: model(shard.load().X), shards)
+        parts = self.engine.local.map(lambda shard: model(shard.load().X), shards)
         fitted = torch.cat(parts)  # (n, t)
         return model, replace(rows, Y=rows.Y - fitted.to(rows.Y.dtype))
 
@@ -203,12 +209,12 @@ class Park:
         """Lines 3-6: the rows of each cell that has any, and those cells' centroids."""
         shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
         place = partial(assign_rows, self.kernel, centroids)
-        cell_of = torch.cat(self.engine.map(place, shards))  # (n,)
+        cell_of = torch.cat(self.engine.local.map(place, shards))  # (n,)
         present = torch.bincount(cell_of, minlength=len(centroids)) > 0  # (Q,)
         number = present.cumsum(0) - 1
         return centroids[present], rows.split(number[cell_of], int(present.sum()))
 
-    def tasks(self, cells: list[ArraySource], n: float, seed: int) -> list[CellTask]:
+    def tasks(self, cells: Sequence[CellRows], n: float, seed: int) -> list[CellTask]:
         """m_q = m rho_q and lambda_q = lambda / rho_q (paper, section 5 and Theorem 4)."""
         seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()
         n_threads = self.engine.threads_per_task(len(cells))
@@ -222,11 +228,11 @@ class Park:
             tasks.append(task)
         return tasks
 
-    def centers_of(self, cell: ArraySource, rho_q: float) -> int:
+    def centers_of(self, cell: CellRows, rho_q: float) -> int:
         """m_q = m rho_q, all rows at most."""
         return min(cell.n_rows, max(1, math.ceil(self.n_centers * rho_q)))
 
-    def solver_for(self, cell: ArraySource, m_q: int) -> tuple[Solver, str]:
+    def solver_for(self, cell: CellRows, m_q: int) -> tuple[Solver, str]:
         if self.solver == "auto":
             return cheaper(cell.n_rows, m_q, cell.n_outputs, self.falkon)
         return (Direct() if self.solver == "direct" else self.falkon), "asked for"
@@ -238,11 +244,16 @@ class Park:
         """
         work = sorted(tasks, key=lambda task: -task.work)
         share = sum(task.work for task in tasks) / self.engine.cores
-        large = [replace(t, n_threads=self.engine.cores) for t in work if t.work > share]
+        alone = self.engine.threads_per_task(1)
+        large = [replace(t, n_threads=alone) for t in work if t.work > share]
         groups = [*([task] for task in large), work[len(large) :]]
         fitted: dict[int, CellResult] = {}
-        for group in filter(None, groups):
-            fitted |= {group[k].q: result for k, result in self.engine.run(fit_cell, group)}
+        n = sum(task.cell.n_rows for task in tasks)
+        with progress("fitting cells", n, "rows", self.shown) as tick:
+            for group in filter(None, groups):
+                for k, result in self.engine.run(fit_cell, group):
+                    fitted[group[k].q] = result
+                    tick(group[k].cell.n_rows)
         return [fitted[task.q] for task in tasks]
 
 

@@ -4,6 +4,7 @@ Knows no training data: centroids, the centres and weights of every cell, and of
 level if there is one.
 """
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,29 +109,39 @@ class Model:
         answers = self.blend.answers(self.kernel, X, self.centroids)
         order, counts = grouped(answers.cell, len(self.centroids))
         row, cell_of = answers.row[order], answers.cell[order]
-        rows = X.index_select(0, row)
-        A = self.lifter.lift(rows, self.origins.index_select(0, cell_of))  # (p, d')
-        values = X.new_empty(len(rows), len(self.intercept))
-        self.evaluate(self.pieces(counts), rows, A, values)
+        values = X.new_empty(len(row), len(self.intercept))
+        for q, at, K in self.kernel_values(X.index_select(0, row), cell_of, counts):
+            w = self.cells[q].weights
+            if w.dtype == X.dtype:
+                torch.mm(K, w, out=values[at])
+            else:
+                values[at] = (K @ w).to(X.dtype)
         shares = answers.share[order].double()
         out = torch.zeros(len(X), len(self.intercept), dtype=torch.float64, device=X.device)
         out.index_add_(0, row, values.double() * shares[:, None]).add_(self.intercept)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
-    def evaluate(self, pieces: "list[Piece]", X: Tensor, A: Tensor, values: Tensor) -> None:
-        """Each piece by the model of its cell, into values (n, t)."""
+    def kernel_values(
+        self, X: Tensor, cell_of: Tensor, counts: list[int]
+    ) -> Iterator[tuple[int, slice, Tensor]]:
+        """K of rows X (n, e), sorted by cell, against the centres of their own cell.
+
+        A block at a time: the cell, which rows, and values (b, m_q) in room that is used again.
+        """
+        A = self.lifter.lift(X, self.origins.index_select(0, cell_of))  # (n, d')
+        pieces = self.pieces(counts)
         lengths = [piece.rows for piece in pieces]
         starts = np.cumsum([0, *lengths[:-1]]).tolist()
-        blocks = zip(torch.split(A, lengths), torch.split(values, lengths), strict=True)
-        radii = self.lifter.radii(A, starts)
-        room = Room()
-        for piece, start, radius, (part, out) in zip(pieces, starts, radii, blocks, strict=True):
+        radii, room = self.lifter.radii(A, starts), Room()
+        blocks = zip(pieces, starts, radii, torch.split(A, lengths), strict=True)
+        for piece, start, radius, part in blocks:
             section, w = self.cells[piece.cell]
+            at = slice(start, start + piece.rows)
             if w.dtype == A.dtype:
                 buffers = room.buffers(section, piece.rows)
-                torch.mm(section.values(part, buffers, section.near(radius)), w, out=out)
+                yield piece.cell, at, section.values(part, buffers, section.near(radius))
             else:  # a cell whose products had to be float64
-                out.copy_(section(section.lift(X[start : start + piece.rows])) @ w)
+                yield piece.cell, at, section(section.lift(X[at]))
 
     def pieces(self, counts: list[int]) -> "list[Piece]":
         """Blocks that fit the cache, when rows are sorted by cell."""

@@ -15,6 +15,9 @@ from torch import Tensor
 from parkrr.kernels import Kernel
 from parkrr.sources import ArraySource, draw
 
+# Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
+# as 100 +- 10, so a share of four times the mean cannot pass for three.
+PARTITION_ROWS_PER_CELL = 100
 # A cell is light below and heavy above this part of the mean. Decided on a sample and for the
 # number of cells asked for, so well inside what holds for all rows and the cells there are:
 # a tenth, and four times.

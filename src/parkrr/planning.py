@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from parkrr.engine import LocalEngine
+from parkrr.engine import Engine
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
 from parkrr.solvers import kernel_of_rows
@@ -76,7 +76,7 @@ def choose_sizes(
     d: int,
     n_cells: int | None,
     n_centers: int | None,
-    engine: LocalEngine,
+    engine: Engine,
     time_budget: float | None,
     max_memory: float | None,
 ) -> Sizes:

@@ -1,5 +1,6 @@
 """From an estimator's parameters to checked settings, and to what is left to choose."""
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -7,22 +8,26 @@ import torch
 
 from parkrr.checks import (
     check_bool,
+    check_bytes,
     check_integer,
     check_integer_or,
     check_one_of,
     check_positive,
     check_positive_or,
 )
-from parkrr.engine import LocalEngine
+from parkrr.diskplan import DiskPlan
+from parkrr.engine import Engine, LocalEngine
 from parkrr.errors import ParameterError
 from parkrr.fit import Coarse, Park
 from parkrr.kernels import Gaussian, Kernel, Laplacian, Matern, Radial, as_kernel
 from parkrr.metrics import FeatureMap
 from parkrr.partition import CENTROIDS, HARD, Blend
-from parkrr.planning import choose_sizes
+from parkrr.planning import Sizes, choose_sizes
+from parkrr.progress import progress
+from parkrr.ray_engine import RayEngine
 from parkrr.solvers import Falkon
 from parkrr.sources import ArraySource
-from parkrr.tuning import Wish
+from parkrr.tuning import STEPS, Diary, Tuning, Wish
 
 METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
@@ -63,18 +68,26 @@ def patience(params: dict[str, Any]) -> float:
     return AUTO_SECONDS if budget is None else budget / 2
 
 
-def park_of(params: dict[str, Any], wish: Wish, rows: ArraySource, seed: int) -> Park:
-    """Algorithm 1 with every parameter checked; what is to be chosen is a first guess."""
-    engine = as_engine(params["engine"])
-    sizes = choose_sizes(
-        rows.n_rows,
-        rows.X.shape[1],
-        n_cells=check_integer_or("n_cells", params["n_cells"], "auto"),
-        n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
+def sizes_of(params: dict[str, Any], n: int, d: int, engine: Engine) -> Sizes:
+    """Cells and centres for n rows in memory."""
+    return choose_sizes(
+        n,
+        d,
+        **given_sizes(params),
         engine=engine,
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
-        max_memory=check_positive_or("max_memory", params["max_memory"], None),
+        max_memory=check_bytes("max_memory", params["max_memory"]),
     )
+
+
+def given_sizes(params: dict[str, Any]) -> dict[str, int | None]:
+    """Cells and centres the user asks for."""
+    names = ("n_cells", "n_centers")
+    return {name: check_integer_or(name, params[name], "auto") for name in names}
+
+
+def park_of(params: dict[str, Any], wish: Wish, sizes: Sizes | DiskPlan, n: int, seed: int) -> Park:
+    """Algorithm 1 for n rows; what is to be chosen is a first guess."""
     return Park(
         kernel=families(params["kernel"])[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
@@ -92,17 +105,18 @@ def park_of(params: dict[str, Any], wish: Wish, rows: ArraySource, seed: int) ->
             check_positive("tol", params["tol"]),
         ),
         fit_intercept=check_bool("fit_intercept", params["fit_intercept"]),
-        dtype=as_dtype(params["precision"], rows),
-        engine=engine,
+        dtype=as_dtype(params["precision"], n),
+        engine=as_engine(params["engine"]),
         seed=seed,
+        shown=check_bool("progress", params["progress"]),
     )
 
 
-def as_dtype(precision: str, rows: ArraySource) -> torch.dtype:
+def as_dtype(precision: str, n: int) -> torch.dtype:
     """The dtype of products over rows."""
     precision = check_one_of("precision", precision, PRECISIONS)
     if precision == "auto":
-        precision = "float32" if rows.n_rows > FLOAT64_ROWS else "float64"
+        precision = "float32" if n > FLOAT64_ROWS else "float64"
     return torch.float32 if precision == "float32" else torch.float64
 
 
@@ -141,10 +155,24 @@ def as_coarse(coarse: Coarse | int | str) -> Coarse | None:
     return Coarse(check_integer("coarse", coarse, "a number of centres >= 0 or a Coarse"))
 
 
-def as_engine(engine: LocalEngine | str) -> LocalEngine:
+def as_engine(engine: Engine | str) -> Engine:
     """The engine itself, or the one of that name."""
-    if isinstance(engine, LocalEngine):
+    if isinstance(engine, LocalEngine | RayEngine):
         return engine
     if engine == "local":
         return LocalEngine()
-    raise ParameterError(f"engine must be 'local' or a LocalEngine, got {engine!r}")
+    if engine == "ray":
+        return RayEngine()
+    raise ParameterError(
+        f"engine must be 'local', 'ray', a LocalEngine or a RayEngine, got {engine!r}"
+    )
+
+
+def chosen_park(park: Park, wish: Wish, seconds: float, rows: ArraySource) -> tuple[Park, Diary]:
+    """The settings with every choice made on these rows, here and not on a cluster."""
+    if not wish.anything:
+        return park, Diary()
+    here = replace(park, engine=park.engine.local, shown=False)
+    with progress("choosing", STEPS, "steps", park.shown) as tick:
+        settled, diary = Tuning(here, wish, seconds, tick).run(rows)
+    return replace(settled, engine=park.engine, shown=park.shown), diary

@@ -169,12 +169,24 @@ class Shard:
             KY = wide[: len(piece.A)]
             KY[:, :m] = self.section.values(piece.A, piece.buffers, piece.near)
             KY[:, m:] = piece.Y
-            K = KY[:, :m] if piece.w is None else KY[:, :m] * piece.w
-            for a in range(0, m, PANEL):  # only what is on or right of the diagonal
-                total[a : a + PANEL, a:].addmm_(K[:, a : a + PANEL].T, KY[:, a:])
-        upper = total[:, :m].triu()
-        total[:, :m] = upper + upper.triu(1).T
-        return total
+            add_gram(total, KY, piece.w)
+        return mirrored(total)
+
+
+def add_gram(total: Tensor, KY: Tensor, w: Tensor | None) -> None:
+    """Add K' W [K, Y] of some rows KY (b, m + t), w (b, 1), on and right of the diagonal."""
+    m = len(total)
+    K = KY[:, :m] if w is None else KY[:, :m] * w
+    for a in range(0, m, PANEL):
+        total[a : a + PANEL, a:].addmm_(K[:, a : a + PANEL].T, KY[:, a:])
+
+
+def mirrored(total: Tensor) -> Tensor:
+    """Statistics (m, m + t) with the part left of the diagonal filled in, in place."""
+    m = len(total)
+    upper = total[:, :m].triu()
+    total[:, :m] = upper + upper.triu(1).T
+    return total
 
 
 def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
@@ -208,7 +220,9 @@ class Direct:
     def solve(self, problem: LocalProblem) -> LocalFit:
         if torch.equal(problem.centers, problem.cell.X):
             return exact_ridge_regression(problem)
-        fit = solve_statistics(problem)
+        stats = summed(problem.shards(), Shard.gram)  # (m, m + t)
+        jitter = statistics_jitter(len(stats), problem.penalty)
+        fit = solve_statistics(problem.K_mm(), stats, problem.ridge, jitter, problem.centers.dtype)
         if fit is not None and not noisy(fit):
             return fit
         # Statistics square the condition number. Where that leaves no digit, iterate.
@@ -216,17 +230,17 @@ class Direct:
         return fit._replace(rescue=joined(fit.rescue, "falkon in float64"))
 
 
-def solve_statistics(problem: LocalProblem) -> LocalFit | None:
-    """One pass over the rows; None if rounding left no positive system."""
-    stats = summed(problem.shards(), Shard.gram)  # (m, m + t)
-    jitter = statistics_jitter(len(problem.centers), problem.penalty)
-    factor = Factor(problem.K_mm(), jitter)
+def solve_statistics(
+    K_mm: Tensor, stats: Tensor, ridge: float, jitter: float, dtype: torch.dtype
+) -> LocalFit | None:
+    """The estimator from statistics (m, m + t); None if rounding left no positive system."""
+    factor = Factor(K_mm, jitter)
     H, b = whitened(factor, stats)
-    L = cholesky(plus(H, problem.ridge), smallest_pivot=problem.ridge / 2)
+    L = cholesky(plus(H, ridge), smallest_pivot=ridge / 2)
     if L is None:
         return None
     weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
-    return LocalFit(weights, 0, 0.0, True, factor.rescue, problem.centers.dtype)
+    return LocalFit(weights, 0, 0.0, True, factor.rescue, dtype)
 
 
 def noisy(fit: LocalFit) -> bool:

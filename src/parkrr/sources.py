@@ -40,6 +40,21 @@ class Source(Protocol):
     def blocks(self, rows: int) -> Iterator[Block]: ...
 
 
+class CellRows(Protocol):
+    """The rows of one cell, wherever they live, to be loaded when they are fitted."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    @property
+    def total_weight(self) -> float: ...
+
+    def load(self) -> "ArraySource": ...
+
+
 @dataclass(frozen=True)
 class ArraySource:
     """Rows of tensors in memory: all of them, or those at `index`, seen through `view`.
@@ -71,6 +86,10 @@ class ArraySource:
     w: Tensor | None = None
     index: Tensor | None = None
     view: RowMap | None = None
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        """A cell travels as its own rows, not as all of them and an index."""
+        return ArraySource, tuple(self.block(slice(None)))
 
     @property
     def n_rows(self) -> int:

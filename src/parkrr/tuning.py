@@ -17,6 +17,7 @@ from parkrr.fit import METRIC_ROWS, Park, as_map, with_target_scaled
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap, with_scores
 from parkrr.path import PENALTIES
+from parkrr.progress import Tick
 from parkrr.refining import Refining
 from parkrr.scouting import Guess, Scout, error_of
 from parkrr.sources import ArraySource, canonical, merged
@@ -25,6 +26,7 @@ from parkrr.trial import choose_levels
 SCOUT_ROWS = 3000  # three in four to fit, the others to judge by
 SCOUT_CENTERS = 250
 SCORED_FEATURES = 100  # scores double the features; with more than this they are not tried
+STEPS = 3  # scout, vote, trial
 FEW_ROWS = 300  # below, each is left out in turn; no metric is learned unless asked for
 
 
@@ -85,6 +87,7 @@ class Diary:
 
     tried: list[dict[str, object]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    tick: Tick = lambda steps: None
     started: float = field(default_factory=time.perf_counter)
 
     def note(self, step: str, error: float, **what: object) -> None:
@@ -100,6 +103,7 @@ class Diary:
         now = time.perf_counter()
         self.seconds[step] = now - self.started
         self.started = now
+        self.tick(1)
 
 
 @dataclass(frozen=True)
@@ -114,15 +118,18 @@ class Tuning:
         What is left open.
     seconds
         After which descents stop; votes and the trial still run.
+    tick
+        Is told after each of `STEPS` steps.
     """
 
     park: Park
     wish: Wish
     seconds: float
+    tick: Tick
 
     def run(self, rows: ArraySource) -> tuple[Park, Diary]:
         """The settings with every choice made."""
-        diary, wish = Diary(), self.wish
+        diary, wish = Diary(tick=self.tick), self.wish
         seeds = np.random.SeedSequence([self.park.seed, 1]).generate_state(3).tolist()
         # Each of few rows is left out in turn: with all its copies, or it would predict itself.
         rows = merged(rows) if rows.n_rows < FEW_ROWS else canonical(rows)

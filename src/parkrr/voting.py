@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.engine import LocalEngine
+from parkrr.engine import Engine
 from parkrr.factors import cholesky_or_nan, plus
 from parkrr.kernels import Kernel
 from parkrr.path import penalty_path
@@ -139,7 +139,7 @@ class Poll:
         Whether that is the only one allowed.
     """
 
-    def __init__(self, voters: list[Voter], engine: LocalEngine, ridge: float, fixed: bool) -> None:
+    def __init__(self, voters: list[Voter], engine: Engine, ridge: float, fixed: bool) -> None:
         self.voters, self.engine, self.fixed = voters, engine, fixed
         self.ridge = ridge if fixed else min(max(ridge, RIDGES[0]), RIDGES[1])
         self.baseline = max(sum(voter.baseline for voter in voters), 1e-300)

@@ -1,0 +1,275 @@
+"""Rows on disk: seconds, memory and error against their number.
+
+    python benchmarks/scale.py --folder /data/scale --rows 1e6 1e7 1e8
+    python benchmarks/scale.py --folder /data/scale --rows 1e9 --repeat 1e8 --memory 8GB
+
+Makes rides like those of New York's taxis, 9 features, all rows different, in files of ten million
+rows; with --repeat only so many rows are made and files are listed again until there are enough.
+Fits them with 256 cells and 51,200 centres in a process of its own whose memory, with that of all
+its children, is sampled. Kernel and metric are chosen once, on the rows of the smallest size, and
+held fixed. In the same run the bare operations of the pass are timed on the same shapes.
+"""
+
+import os
+
+# Before torch: OpenMP threads that spin while they wait slow each other down.
+os.environ.update(OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0", KMP_BLOCKTIME="0")
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from parkrr import ParKRegressor, load, scan_parquet
+from parkrr.solvers import add_gram
+from recording import RESULTS, record
+
+FILE_ROWS, GROUP_ROWS = 10_000_000, 1_000_000
+CELLS, CENTERS = 256, 51_200
+TEST_ROWS = 100_000
+NAMES = ["hour", "weekday", "month", "people", "from_x", "from_y", "to_x", "to_y", "miles"]
+
+
+def rides(n, seed):
+    """Features (n, 9) and the logarithm of the minutes, float32."""
+    rng = np.random.default_rng(seed)
+    hour, weekday = rng.uniform(0, 24, n), rng.integers(0, 7, n)
+    month, people = rng.integers(1, 13, n), rng.integers(1, 7, n)
+    ends = [rng.normal(size=(n, 2)) * rng.choice([0.3, 1.5], size=(n, 1)) for _ in range(2)]
+    miles = np.abs(ends[0] - ends[1]).sum(1) * rng.lognormal(0.1, 0.1, n)
+    rush = np.exp(-((hour - 8.5) ** 2) / 4) + np.exp(-((hour - 17.5) ** 2) / 6)
+    centre = np.exp(-(np.square(ends[0]).sum(1))) + np.exp(-(np.square(ends[1]).sum(1)))
+    slow = 1 + (weekday < 5) * rush * (1 + centre) + 0.1 * np.cos(2 * np.pi * month / 12)
+    y = np.log(2 + 3 * miles * slow) + 0.2 * rng.normal(size=n)
+    X = np.column_stack([hour, weekday, month, people, *ends[0].T, *ends[1].T, miles])
+    return X.astype(np.float32), y.astype(np.float32)
+
+
+def make(folder, n):
+    """Files with that many rows, those that are not there yet; their names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for start in range(0, n, FILE_ROWS):
+        rows = min(FILE_ROWS, n - start)
+        path = folder / f"rides-{start // FILE_ROWS:04d}-{rows}.parquet"
+        files.append(path)
+        if path.exists():
+            continue
+        temporary = path.with_suffix(".tmp")
+        schema = pa.schema([(name, pa.float32()) for name in [*NAMES, "y"]])
+        with pq.ParquetWriter(temporary, schema, use_dictionary=False) as writer:
+            for first in range(0, rows, GROUP_ROWS):
+                X, y = rides(min(GROUP_ROWS, rows - first), [start, first])
+                writer.write_table(pa.table([*X.T.copy(), y], schema=schema))
+        temporary.rename(path)
+    return [str(path) for path in files]
+
+
+def listed(folder, n, distinct):
+    """Files for n rows, each listed as often as it takes when only some rows are distinct."""
+    files = make(folder, min(n, distinct))
+    if n % distinct and n > distinct:
+        raise SystemExit(f"--rows must be a multiple of --repeat {distinct:,}, got {n:,}")
+    return files * max(1, n // distinct)
+
+
+def memory_of_tree(pid):
+    """Bytes a process and its children take, shared pages divided among them."""
+    total = 0
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        total += int(rollup.split("Pss:")[1].split()[0]) * 1024
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            children = (task / "children").read_text().split()
+            total += sum(memory_of_tree(int(child)) for child in children)
+    except (OSError, IndexError):
+        pass  # it has just ended
+    return total
+
+
+def one(files, settings, path):
+    """Fit files in this process, and save what came out."""
+    model = ParKRegressor(**settings)
+    start = time.perf_counter()
+    model.fit(scan_parquet(files, target="y"))
+    seconds = time.perf_counter() - start
+    model.save(path)
+    rows = sum(cell.rows for cell in model.report_)
+    print(json.dumps({"fit": seconds, "rows": rows, **model.seconds_}))
+
+
+def watched(files, settings, path):
+    """The fit of files in a process of its own: its seconds and the peak of its memory."""
+    command = [sys.executable, __file__, "--one", json.dumps([files, settings, str(path)])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak, over = 0, threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not over.wait(0.2):
+            peak = max(peak, memory_of_tree(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output, _ = process.communicate()
+    over.set()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"the fit of {len(files)} files ended with {process.returncode}")
+    return {**json.loads(output.splitlines()[-1]), "peak_gb": peak / 1e9}
+
+
+class Bare:
+    """What the pass cannot do without, on blocks of the shape it has.
+
+    Decoding with pyarrow; distances to all centroids; the kernel of a cell's rows and its
+    centres; their products in float64. Each returns how many rows it did.
+    """
+
+    def __init__(self, files, model, repeat=50):
+        self.file, self.repeat = files[0], repeat
+        self.m = round(sum(map(len, model.centers)) / len(model.centers))
+        centers = torch.cat(model.centers)
+        self.cell = model.kernel.against(centers[: self.m])
+        self.away = model.kernel.distance(model.centroids)
+        self.rows = self.cell.block_rows(10**6)
+        self.X = centers[torch.randint(len(centers), (self.rows,))]
+
+    def decode(self, _):
+        return len(pq.ParquetFile(self.file).read_row_group(0, use_threads=False))
+
+    def distances(self, _):
+        A, out = self.away.lift(self.X), self.away.workspace(self.rows)[0]
+        for _ in range(self.repeat):
+            torch.mm(A, self.away.right, out=out)
+        return self.repeat * self.rows
+
+    def kernel(self, _):
+        A, room = self.cell.lift(self.X), self.cell.workspace(self.rows)
+        for _ in range(self.repeat):
+            self.cell.values(A, room, near=True)
+        return self.repeat * self.rows
+
+    def products(self, _):
+        KY = torch.rand(self.rows, self.m + 1, dtype=torch.float64)
+        total = torch.zeros(self.m, self.m + 1, dtype=torch.float64)
+        for _ in range(self.repeat):
+            add_gram(total, KY, None)
+        return self.repeat * self.rows
+
+
+def bare(files, model):
+    """Microseconds a row of each of these, on two threads."""
+    work = Bare(files, model)
+    parts = (work.decode, work.distances, work.kernel, work.products)
+    return {part.__name__: on_two(part) for part in parts}
+
+
+def on_two(work):
+    """Microseconds a row, the median of five times, each on two threads at once."""
+    torch.set_num_threads(1)
+    found = []
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+        for _ in range(5):
+            start = time.perf_counter()
+            rows = sum(pool.map(work, range(2)))
+            found.append((time.perf_counter() - start) / rows * 1e6)
+    torch.set_num_threads(2)
+    return float(np.median(found))
+
+
+def chosen(files, folder):
+    """Kernel, metric and the rest, chosen once by a fit of few rows; and lambda n."""
+    path = folder / "chosen.park"
+    if not path.exists():
+        settings = {"n_cells": CELLS, "n_centers": CENTERS, "random_state": 0}
+        model = ParKRegressor(**settings, checkpoint=folder / "choosing")
+        model.fit(scan_parquet(files, target="y")).save(path)
+    return load(path)
+
+
+def error(path):
+    X, y = rides(TEST_ROWS, [10**9])
+    predicted = load(path).predict(pa.table(dict(zip(NAMES, X.T.copy(), strict=True))))
+    return float(np.sqrt(np.mean((predicted - y) ** 2)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--rows", nargs="+", type=float, default=[1e6, 1e7, 1e8])
+    parser.add_argument("--repeat", type=float, default=1e12, help="distinct rows at most")
+    parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--engine", default="local")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        files, settings, path = json.loads(arguments.one)
+        metric = load(settings.pop("like")).chosen_.params
+        one(files, {**metric, **settings}, path)
+        return
+    folder = arguments.folder
+    kept = RESULTS / "scale.json"
+    results = json.loads(kept.read_text())["results"] if kept.exists() else {}
+    like = chosen(make(folder, 1_000_000), folder)
+    ridge = like.chosen_.params["penalty"] * 1_000_000
+    for n in map(int, arguments.rows):
+        files = listed(folder, n, int(arguments.repeat))
+        settings = {
+            "like": str(folder / "chosen.park"),
+            "penalty": ridge / n,
+            "max_memory": arguments.memory,
+            "engine": arguments.engine,
+            "checkpoint": str(folder / f"fit-{n}-{arguments.engine}"),
+            "progress": True,
+        }
+        path = folder / f"{n}.park"
+        subprocess.run(["rm", "-rf", settings["checkpoint"]], check=True)
+        found = watched(files, settings, path)
+        found |= {"error": error(path), "bare": bare(files, like.model_)}
+        found["distinct"] = min(n, int(arguments.repeat))
+        found["memory"] = arguments.memory
+        results[f"{n} {arguments.engine}"] = found
+        write(results)
+
+
+def write(results):
+    """A row for each number of rows."""
+    rows = []
+    for name, r in results.items():
+        each = r["pass"] / r["rows"] * 1e6
+        needed = sum(r["bare"].values())
+        rows.append(
+            [
+                name,
+                f"{r['distinct']:.0e}",
+                f"{r['fit']:.1f}",
+                f"{r['pass']:.1f}",
+                f"{r['rows'] / r['pass'] / 1e6:.2f}",
+                f"{each:.2f}",
+                f"{needed:.2f}",
+                f"{needed / each:.2f}",
+                f"{r['peak_gb']:.2f} of {r['memory']}",
+                f"{r['error']:.4f}",
+            ]
+        )
+    header = [
+        "rows, engine", "distinct", "fit s", "pass s", "million rows/s", "us a row",
+        "bare us a row", "bare / pass", "peak GB", "test RMSE",
+    ]  # fmt: skip
+    title = f"Rows on disk, {CELLS} cells, {CENTERS:,} centres, 9 features"
+    record("scale", results, title, header, rows)
+
+
+if __name__ == "__main__":
+    main()

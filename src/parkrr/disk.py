@@ -1,0 +1,267 @@
+"""A fit from files: look, choose, place, pass, solve. Start at :func:`stream`.
+
+Everything up to the pass is decided on a sample of the rows and kept as one file, the skeleton;
+the pass and the cells are tasks of :mod:`parkrr.streaming`.
+"""
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parkrr.checks import check_bool, check_bytes
+from parkrr.columns import from_plain, width_guess
+from parkrr.diskplan import MEMORY, DiskPlan, groups_of, plan_disk
+from parkrr.engine import Engine, LocalEngine
+from parkrr.errors import ParameterError
+from parkrr.fit import Coarse, FitResult, Park
+from parkrr.ledger import Ledger
+from parkrr.metrics import FeatureMap
+from parkrr.modelfile import plain_kernel, read_model, write_model
+from parkrr.ray_engine import RayEngine
+from parkrr.rowtable import RowTable, Target, learn_rows, learn_target
+from parkrr.settings import as_engine, chosen_park, given_sizes, park_of, patience, wish_of
+from parkrr.shuffling import Shuffling
+from parkrr.streaming import Skeleton, Streaming, lengths_of, skeleton
+from parkrr.tables import ParquetTable, fingerprint
+from parkrr.tuning import Diary
+
+LOOK_ROWS = 100_000  # from which columns are learned
+KEPT_ROWS = 2000  # of the sample, for importances
+LOADED_ROWS = 3_000_000  # up to here every row can be a centre, so rows are loaded
+LOADED_COPIES = 4  # of the rows, while they are fitted in memory
+JOB_VERSION = 1
+# What may change between two runs of one job.
+FREE = ("engine", "progress", "checkpoint", "device")
+
+
+class Streamed(NamedTuple):
+    """A fit from disk, and what was decided before the pass."""
+
+    result: FitResult
+    rows: RowTable
+    settled: Park
+    diary: Diary
+    looked_at: Tensor  # a few rows as numbers, (2000, d)
+    seconds: dict[str, float]  # that each step took
+
+
+def stays_on_disk(table: ParquetTable, params: dict[str, Any]) -> bool:
+    """Whether rows are too many to load, or a checkpoint asks for tasks."""
+    limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
+    width = width_guess(table.schema, table.features) + len(table.target)
+    large = table.n_rows > LOADED_ROWS or table.n_rows * 8 * width * LOADED_COPIES > limit / 2
+    return large or params["checkpoint"] is not None
+
+
+def learned(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> RowTable:
+    """The table with what its columns become."""
+    if not table.target:
+        raise ParameterError("target must name a column to fit; scan_parquet(..., target=...)")
+    engine, shown = as_engine(params["engine"]), check_bool("progress", params["progress"])
+    target = learn_target(table, classify, engine)
+    return learn_rows(table, target, LOOK_ROWS, seed, engine, shown)
+
+
+def n_outputs(target: Target) -> int:
+    """Columns the target becomes."""
+    if target.classes is None:
+        return len(target.names)
+    return 1 if len(target.classes) == 2 else len(target.classes)
+
+
+def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> Streamed:
+    """The fit of a table that stays on disk."""
+    start = time.perf_counter()
+    wanted = job(table, params, classify)
+    check_possible(params)
+    with ledger_of(params["checkpoint"], wanted) as folder:
+
+        def make() -> Decided:
+            made = decide(learned(table, params, seed, classify), params, seed)
+            folder.begin(wanted)  # not before everything has been checked
+            return made
+
+        folder.kept("skeleton.park", make, lambda path, made: made.write(path))
+        ledger = folder.tagged("skeleton.park")
+        decided = Decided.read(Path(ledger.folder, "skeleton.park"), table, params)
+        before = time.perf_counter() - start
+        result = passes(decided, ledger)
+    seconds = {
+        **decided.diary.seconds,
+        "look and place": max(0.0, before - sum(decided.diary.seconds.values())),
+        "pass": result.place_seconds,
+        "cells": result.cells_seconds,
+    }
+    looked_at = decided.looked_at
+    return Streamed(result, decided.rows, decided.park, decided.diary, looked_at, seconds)
+
+
+def check_possible(params: dict[str, Any]) -> None:
+    """Refuse what could only fail later."""
+    for kernel in wish_of(params).families:
+        plain_kernel(kernel)
+    if str(params["device"]) != "cpu":
+        raise ParameterError(
+            f"device must be 'cpu' for rows on disk, got {params['device']!r}; load them as arrays"
+        )
+    engine = as_engine(params["engine"])
+    if params["checkpoint"] is None and isinstance(engine, RayEngine) and engine.n_nodes > 1:
+        raise ParameterError(
+            f"checkpoint must be a folder that all {engine.n_nodes} nodes of the Ray cluster see, "
+            f"got None"
+        )
+
+
+def passes(decided: "Decided", ledger: Ledger) -> FitResult:
+    """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
+    park, sizes = decided.park, decided.sizes
+    if park.solver == "falkon":
+        slices = -(-decided.rows.n_rows // sizes.sort_rows)
+        return Shuffling(decided.skeleton, park, decided.rows, ledger, slices, sizes.room).fit()
+    engine = park.engine
+    if isinstance(engine, LocalEngine):
+        engine = LocalEngine(min(engine.cores, sizes.n_workers))
+    return Streaming(
+        decided.skeleton,
+        park.penalty,
+        decided.rows,
+        ledger,
+        sizes.n_slices,
+        sizes.n_groups,
+        engine,
+        park.shown,
+    ).fit()
+
+
+class Decided(NamedTuple):
+    """What a sample of the rows decided."""
+
+    rows: RowTable
+    sizes: DiskPlan
+    park: Park
+    diary: Diary
+    skeleton: Skeleton
+    looked_at: Tensor
+
+    def write(self, path: Path) -> None:
+        """All of it, as plain data and tensors."""
+        labels = self.rows.target.classes
+        facts = {
+            "columns": self.rows.columns.plain(),
+            "classes": None if labels is None else labels.tolist(),
+            "sizes": vars(self.sizes),
+            "penalty": self.park.penalty,
+            "seed": self.park.seed,
+            "coarse": self.park.coarse and self.park.coarse.n_centers,
+            "dtype": str(self.park.dtype).removeprefix("torch."),
+            "tried": self.diary.tried,
+            "seconds": self.diary.seconds,
+            "scale": self.skeleton.scale,
+            "weight": self.skeleton.weight,
+            "looked_at": self.looked_at.tolist(),
+        }
+        write_model(path, self.skeleton.model, facts)
+
+    @classmethod
+    def read(cls, path: Path, table: ParquetTable, params: dict[str, Any]) -> "Decided":
+        """What was written there."""
+        model, facts = read_model(path)
+        labels = facts["classes"]
+        target = Target(table.target, None if labels is None else np.array(labels))
+        rows = RowTable(table, from_plain(facts["columns"]), target)
+        sizes = DiskPlan(**facts["sizes"])
+        park = park_of(params, wish_of(params), sizes, rows.n_rows, facts["seed"])
+        level = Coarse(facts["coarse"], model.coarse.kernel) if model.coarse else None
+        park = replace(
+            park,
+            kernel=model.kernel,
+            penalty=facts["penalty"],
+            metric=model.metric,
+            blend=model.blend,
+            coarse=level,
+            dtype=getattr(torch, facts["dtype"]),
+        )
+        diary = Diary(facts["tried"], facts["seconds"])
+        built = Skeleton(model, facts["scale"], facts["weight"])
+        return cls(
+            rows, sizes, park, diary, built, torch.tensor(facts["looked_at"], dtype=torch.float64)
+        )
+
+
+def decide(rows: RowTable, params: dict[str, Any], seed: int) -> Decided:
+    """Sizes, choices, centroids and centres, from a sample."""
+    engine = as_engine(params["engine"])
+    sizes = sizes_on_disk(rows, params, engine)
+    sample, kept = rows.sample(sizes.n_sample, seed, engine)
+    wish = wish_of(params)
+    park = park_of(params, wish, sizes, rows.n_rows, seed)
+    park, diary = chosen_park(park, wish, patience(params), sample)
+    built = skeleton(park, sample)
+    if wish.penalty:  # what stays the same as rows are added is lambda n
+        park = replace(park, penalty=park.penalty * sample.n_rows / (kept * rows.n_rows))
+    park = replace(park, metric=built.model.metric)
+    statistics = 8 * sum(lengths_of(built.sizes, sample.n_outputs))
+    sizes = replace(sizes, n_groups=groups_of(sizes, statistics))
+    return Decided(rows, sizes, park, diary, built, sample.X[:KEPT_ROWS])
+
+
+def sizes_on_disk(rows: RowTable, params: dict[str, Any], engine: Engine) -> DiskPlan:
+    """Cells, centres, tasks and passes for a table; on Ray the memory is that of each task."""
+    return plan_disk(
+        rows.n_rows,
+        rows.columns.width,
+        n_outputs(rows.target),
+        **given_sizes(params),
+        cores=engine.cores if isinstance(engine, LocalEngine) else 1,
+        max_memory=check_bytes("max_memory", params["max_memory"]),
+        group_bytes=max(piece.n_bytes for piece in rows.table.pieces),
+    )
+
+
+def job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str, Any]:
+    """What makes two runs the same job."""
+    return {
+        "version": JOB_VERSION,
+        "estimator": "ParKClassifier" if classify else "ParKRegressor",
+        "parameters": {k: described(v) for k, v in params.items() if k not in FREE},
+        "table": {
+            "target": table.target,
+            "features": table.features,
+            "weight": table.weight,
+            "filter": str(table.filter),
+        },
+        "files": fingerprint(table),
+    }
+
+
+def described(value: Any) -> str:
+    """A parameter in words that differ when it does."""
+    if isinstance(value, FeatureMap):
+        total = hashlib.sha256()
+        for tensor in vars(value).values():
+            total.update(b"" if tensor is None else tensor.cpu().numpy().tobytes())
+        return f"FeatureMap {total.hexdigest()}"
+    if isinstance(value, np.random.RandomState):
+        return f"RandomState {hashlib.sha256(repr(value.get_state()).encode()).hexdigest()}"
+    return repr(value)
+
+
+@contextmanager
+def ledger_of(folder: str | Path | None, wanted: dict[str, Any]) -> Iterator[Ledger]:
+    """The user's folder, or one that is gone afterwards."""
+    if folder is not None:
+        ledger = Ledger(str(folder))
+        ledger.check(wanted)
+        yield ledger
+        return
+    with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
+        yield Ledger(own)

@@ -1,0 +1,287 @@
+"""Rows of a table as blocks of numbers: files, columns and target together."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import torch
+from numpy.typing import NDArray
+
+from parkrr.arrays import as_tensor
+from parkrr.columns import (
+    Columns,
+    Tally,
+    categories,
+    learn_columns,
+    merged_tallies,
+    numbers,
+    tally,
+)
+from parkrr.diskplan import BLOCK_BYTES
+from parkrr.engine import Engine
+from parkrr.errors import ParameterError
+from parkrr.progress import progress
+from parkrr.sources import ArraySource, Block
+from parkrr.tables import Draw, ParquetTable, block_rows
+
+SLICES = 64  # tasks that look at a whole table
+MOST_CLASSES = 1000
+NO_TARGET = "target must have values, but is missing in all rows looked at"
+
+
+@dataclass(frozen=True)
+class Target:
+    """How target columns become numbers.
+
+    Parameters
+    ----------
+    names
+        Of the columns.
+    classes
+        Labels of a classification, in order; None for numbers.
+    """
+
+    names: tuple[str, ...]
+    classes: NDArray[Any] | None = None
+
+    def encode(self, table: pa.Table) -> NDArray[np.float64]:
+        """Targets (n, t), NaN where there is none; classes as codes of +1 and -1."""
+        if self.classes is None:
+            return np.stack([numbers(table[name], name) for name in self.names], 1)
+        labels = plain_labels(table[self.names[0]])
+        at = pa.compute.index_in(labels, value_set=pa.array(self.classes, labels.type))
+        at = at.fill_null(-1).to_numpy(zero_copy_only=False)
+        Y = codes(at, len(self.classes)).astype(np.float64)
+        Y[at < 0] = np.nan
+        return Y
+
+
+def codes(at: NDArray[Any], n_classes: int) -> NDArray[np.float32]:
+    """Classes (n,) by number as +1 and -1, shape (n, k), or (n, 1) for two of them."""
+    columns = [1] if n_classes == 2 else range(n_classes)
+    coded: NDArray[np.float32] = np.equal.outer(at, columns).astype(np.float32) * 2 - 1
+    return coded
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """The rows of a table as numbers, a block at a time.
+
+    Parameters
+    ----------
+    table
+        The files.
+    columns, target
+        How they become numbers.
+    """
+
+    table: ParquetTable
+    columns: Columns
+    target: Target
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
+    def slices(self, count: int) -> "list[RowTable]":
+        """The rows in at most `count` runs."""
+        return [replace(self, table=part) for part in self.table.slices(count)]
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows that have a target and a weight, in order."""
+        rows = block_rows(self.columns.width, BLOCK_BYTES)
+        for table in self.table.blocks(rows, self.table.columns):
+            yield self.encode(table)
+
+    def encode(self, table: pa.Table) -> Block:
+        """Rows of the table that have a target and a weight, as numbers."""
+        Y = self.target.encode(table)
+        kept = np.isfinite(Y).all(1)
+        w = None
+        if self.table.weight is not None:
+            w = numbers(table[self.table.weight], self.table.weight)
+            if not (w >= 0).all():
+                raise ParameterError(
+                    f"weight must be >= 0 everywhere, but column {self.table.weight!r} has "
+                    f"{w[~(w >= 0)][0]}; filter such rows out"
+                )
+            kept &= w > 0
+        X = self.columns.encode(table)
+        if not kept.all():
+            X, Y, w = X[kept], Y[kept], None if w is None else w[kept]
+        return Block(as_tensor(X), as_tensor(Y), None if w is None else as_tensor(w))
+
+    def load(self, engine: Engine) -> ArraySource:
+        """All rows in memory."""
+        return joined(engine.map(all_of, self.slices(SLICES)))
+
+    def sample(self, size: int, seed: int, engine: Engine) -> "tuple[ArraySource, float]":
+        """About `size` rows in random order, each as likely; what share of those drawn count."""
+        draws = self.table.sample(size, seed)
+        bare = replace(self, table=replace(self.table, pieces=()))
+        rows = joined(engine.map(Reading(bare), draws))
+        order = np.random.default_rng(seed).permutation(rows.n_rows)
+        drawn = sum(draw.count for draw in draws)
+        return ArraySource(*rows.block(torch.from_numpy(order))), rows.n_rows / drawn
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads draws of a table."""
+
+    rows: RowTable
+
+    def __call__(self, draw: Draw) -> Block:
+        return self.rows.encode(draw.read(self.rows.table.columns))
+
+
+def all_of(rows: RowTable) -> Block:
+    """The rows of a slice as one block."""
+    return stacked(list(rows.blocks()))
+
+
+def stacked(blocks: Sequence[Block]) -> Block:
+    """Blocks as one."""
+    w = None if blocks[0].w is None else torch.cat([b.w for b in blocks if b.w is not None])
+    return Block(torch.cat([b.X for b in blocks]), torch.cat([b.Y for b in blocks]), w)
+
+
+def joined(blocks: Sequence[Block]) -> ArraySource:
+    """Blocks as one source; refuses to go on without rows."""
+    block = stacked(blocks)
+    if not len(block.X):
+        raise ParameterError(NO_TARGET)
+    return ArraySource(*block)
+
+
+@dataclass(frozen=True)
+class Tallying:
+    """Counts the categories of a slice, and adds up their targets."""
+
+    names: tuple[str, ...]
+    target: Target
+
+    def __call__(self, table: ParquetTable) -> dict[str, Tally]:
+        names = list(dict.fromkeys([*self.names, *self.target.names]))
+        names += [table.weight] if table.weight else []
+        rows = block_rows(len(names) + 8, BLOCK_BYTES)
+        return merged_tallies(self.tally(table, block) for block in table.blocks(rows, names))
+
+    def tally(self, table: ParquetTable, block: pa.Table) -> dict[str, Tally]:
+        """Of the rows of a block that have a target and a weight."""
+        Y = self.target.encode(block)
+        w = np.ones(len(Y)) if table.weight is None else numbers(block[table.weight])
+        kept = np.isfinite(Y).all(1) & (w > 0)
+        rows = block.filter(pa.array(kept))
+        return {name: tally(rows[name], Y[kept], w[kept]) for name in self.names}
+
+
+def plain_labels(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Labels, decoded if they are a dictionary."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return values
+
+
+def labels_of(table: ParquetTable) -> set[Any]:
+    """The labels in a slice."""
+    [name] = table.target
+    found: set[Any] = set()
+    for block in table.blocks(block_rows(1, BLOCK_BYTES), [name]):
+        found |= set(plain_labels(block[name]).unique().to_pylist())
+        if len(found) > MOST_CLASSES:
+            raise ParameterError(
+                f"target must have at most {MOST_CLASSES} labels to be classified, but {name!r} "
+                f"has more; fit numbers with ParKRegressor"
+            )
+    missing = {label for label in found if isinstance(label, float) and math.isnan(label)}
+    return found - missing - {None}
+
+
+def learn_target(table: ParquetTable, classify: bool, engine: Engine) -> Target:
+    """How the target becomes numbers; classes are found in a pass over its column."""
+    if not classify:
+        return Target(table.target)
+    if len(table.target) != 1:
+        raise ParameterError(f"target must be one column of labels, got {table.target!r}")
+    found = set().union(*engine.map(labels_of, table.slices(SLICES)))
+    if not found:
+        raise ParameterError(NO_TARGET)
+    return Target(table.target, np.array(sorted(found)))
+
+
+def learn_rows(
+    table: ParquetTable, target: Target, sample: int, seed: int, engine: Engine, shown: bool
+) -> RowTable:
+    """How the columns of a table become numbers: a sample, and a pass if there are words."""
+    looked = engine.map(Drawing(table.features), table.sample(sample, seed))
+    names = categories(table.schema, table.features)
+    tallies: dict[str, Tally] = {}
+    if names:
+        slices = table.slices(SLICES)
+        parts = {}
+        with progress("counting categories", table.n_rows, "rows", shown) as tick:
+            for k, part in engine.run(Tallying(tuple(names), target), slices):
+                parts[k] = part
+                tick(slices[k].n_rows)
+        tallies = merged_tallies(parts[k] for k in range(len(slices)))
+        if not tallies:
+            raise ParameterError(NO_TARGET)
+    return RowTable(table, learn_columns(pa.concat_tables(looked), tallies), target)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Reads features of a draw as they are."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, draw: Draw) -> pa.Table:
+        return draw.read(self.names)
+
+
+def frame_table(X: Any) -> pa.Table | None:
+    """A frame with columns that are not plain numbers, or have gaps, as a table; else None."""
+    if isinstance(X, np.ndarray) or not hasattr(X, "__arrow_c_stream__"):
+        return None
+    table = arrow_table(X)
+    plain = all(is_plain(table[name]) for name in table.schema.names)
+    return None if plain else table
+
+
+def arrow_table(X: Any) -> pa.Table:
+    """A frame of pandas, polars or Arrow; the index of pandas is no column."""
+    if isinstance(X, pa.Table):
+        return X
+    if type(X).__module__.startswith("pandas"):
+        return pa.Table.from_pandas(X, preserve_index=False)
+    return pa.table(X)
+
+
+def is_plain(values: pa.ChunkedArray) -> bool:
+    """Whether a column is numbers without gaps."""
+    kind = values.type
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return False
+    return not values.null_count and not (
+        pa.types.is_floating(kind) and pa.compute.any(pa.compute.is_nan(values)).as_py()
+    )
+
+
+def learn_frame(table: pa.Table, Y: NDArray[Any], w: NDArray[Any] | None) -> Columns:
+    """How the columns of a frame become numbers, with targets Y (n, t) and weights (n,)."""
+    names = categories(table.schema, table.schema.names)
+    return learn_columns(table, {name: tally(table[name], Y, w) for name in names})
+
+
+def encode_frame(columns: Columns, X: Any) -> NDArray[Any]:
+    """A frame as numbers, by columns learned before, in whatever order its columns are."""
+    table = arrow_table(X)
+    missing = [name for name in columns.names if name not in table.schema.names]
+    if missing:
+        raise ParameterError(f"X must have the columns of fit, but {missing} are missing")
+    return columns.encode(table)

@@ -1,0 +1,221 @@
+"""Rows on disk brought together by cell, for solvers that visit a cell's rows more than once.
+
+Each slice of the table is a task that maps its rows, sorts them by cell and writes them down
+(:func:`sort_slice`); a cell is then a piece of each of these files. Cells are fitted as those in
+memory are (:func:`parkrr.fit.fit_cell`), one a core at a time.
+"""
+
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from parkrr.engine import torch_threads
+from parkrr.errors import ParameterError
+from parkrr.fit import CellReport, CellResult, CellTask, FitResult, Park, fit_cell
+from parkrr.ledger import Ledger
+from parkrr.partition import assign
+from parkrr.progress import progress
+from parkrr.rowtable import RowTable, stacked
+from parkrr.sources import ArraySource, grouped
+from parkrr.streaming import Skeleton
+
+COPIES = 6  # of a cell's rows while it is fitted, or of a slice while it is sorted
+
+
+@dataclass(frozen=True)
+class SortTask:
+    """A slice of the table."""
+
+    name: str
+    rows: RowTable
+
+
+def sort_slice(skeleton: Skeleton, ledger: Ledger, task: SortTask) -> dict[str, Any]:
+    """Publish the rows of a slice by cell: mapped features, targets, weight."""
+    model = skeleton.model
+    with torch_threads(1):
+        block = stacked([skeleton.mapped(block) for block in task.rows.blocks()])
+        cell_of = assign(model.kernel, block.X, model.centroids)
+    order, counts = grouped(cell_of, len(model.centroids))
+    w = torch.ones(len(order), dtype=block.Y.dtype) if block.w is None else block.w
+    table = torch.cat([block.X, block.Y.to(block.X), w[:, None].to(block.X)], 1)[order]
+    weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(table[:, -1], counts)]
+    facts = {"counts": counts, "weights": weights}
+    ledger.publish(task.name, table.numpy(), facts)
+    return facts
+
+
+@dataclass(frozen=True)
+class DiskCell:
+    """The rows of one cell: a run of rows in each of several files.
+
+    Parameters
+    ----------
+    ledger, names
+        Where the files are.
+    starts, counts
+        The first row of the cell in each, and how many.
+    total_weight
+        Of all its rows.
+    width, n_outputs
+        Mapped features, and targets.
+    dtype
+        Of the files.
+    """
+
+    ledger: Ledger
+    names: tuple[str, ...]
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    total_weight: float
+    width: int
+    n_outputs: int
+    dtype: str
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.counts)
+
+    def load(self) -> ArraySource:
+        """Its rows in memory, in the order of the table."""
+        each = self.width + self.n_outputs + 1
+        parts = [
+            self.ledger.read(name, start * each, (start + count) * each, self.dtype)
+            for name, start, count in zip(self.names, self.starts, self.counts, strict=True)
+        ]
+        rows = torch.from_numpy(np.concatenate(parts).reshape(-1, each))
+        X, Y, w = torch.split(rows, [self.width, self.n_outputs, 1], dim=1)
+        weighted = bool((w != 1).any())
+        return ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
+
+
+def fit_and_publish(ledger: Ledger, task: CellTask) -> CellResult:
+    """Fit a cell and keep its centres and weights."""
+    with torch_threads(task.n_threads):
+        found = fit_cell(task)
+    table = torch.cat([found.centers.double(), found.weights], 1)  # (m_q, e + t)
+    facts = {
+        "centers": len(found.centers),
+        "wide": found.centers.dtype == torch.float64,
+        "report": asdict(found.report),
+    }
+    ledger.publish(cell_name(task.q), table.numpy(), facts)
+    return found
+
+
+def cell_name(q: int) -> str:
+    """Of the result of a cell."""
+    return f"cell-{q:06d}"
+
+
+@dataclass(frozen=True)
+class Shuffling:
+    """A fit of a table whose rows are sorted by cell on the way.
+
+    Parameters
+    ----------
+    skeleton
+        Centroids and the map; its centres are not used.
+    park
+        Settings of the cells.
+    rows
+        The table.
+    ledger
+        Where results of tasks lie.
+    n_slices
+        Tasks that sort.
+    room
+        Bytes a core may use for a cell.
+    """
+
+    skeleton: Skeleton
+    park: Park
+    rows: RowTable
+    ledger: Ledger
+    n_slices: int
+    room: float
+
+    def fit(self) -> FitResult:
+        """Sort, then fit what has not been fitted before."""
+        start = time.perf_counter()
+        cells = self.sort()
+        sorted_at = time.perf_counter()
+        found = self.fit_cells(cells)
+        model = replace(
+            self.skeleton.model,
+            centers=[cell.centers for cell in found],
+            weights=[cell.weights * self.skeleton.scale for cell in found],
+        )
+        report = [cell.report for cell in found]
+        return FitResult(model, report, sorted_at - start, time.perf_counter() - sorted_at)
+
+    def sort(self) -> list[DiskCell]:
+        """The cells, from slices that had no marker and those that had."""
+        slices = enumerate(self.rows.slices(self.n_slices))
+        tasks = [SortTask(f"sorted-{k:05d}", rows) for k, rows in slices]
+        found = {task.name: self.ledger.facts(task.name) for task in tasks}
+        todo = [task for task in tasks if found[task.name] is None]
+        total = sum(task.rows.n_rows for task in todo)
+        with progress("sorting rows", total, "rows", self.park.shown) as tick:
+            work = partial(sort_slice, self.skeleton, self.ledger)
+            for k, facts in self.park.engine.run(work, todo):
+                found[todo[k].name] = facts
+                tick(todo[k].rows.n_rows)
+        return self.cells(found)
+
+    def cells(self, facts: dict[str, Any]) -> list[DiskCell]:
+        """One for each centroid, from what each slice found."""
+        counts = np.array([part["counts"] for part in facts.values()])  # (slices, Q)
+        weights = np.array([part["weights"] for part in facts.values()]).sum(0)  # (Q,)
+        starts = counts.cumsum(1) - counts
+        model = self.skeleton.model
+        shape = (model.centroids.shape[1], len(model.intercept))
+        dtype = str(model.centroids.dtype).removeprefix("torch.")
+        cells = [
+            DiskCell(self.ledger, tuple(facts), tuple(a), tuple(n), float(w), *shape, dtype)
+            for a, n, w in zip(starts.T.tolist(), counts.T.tolist(), weights, strict=True)
+        ]
+        self.check(cells)
+        return cells
+
+    def check(self, cells: list[DiskCell]) -> None:
+        """Refuse cells that do not fit a core's share of the memory."""
+        largest = max(cell.n_rows for cell in cells)
+        each = (cells[0].width + cells[0].n_outputs + 1) * np.dtype(cells[0].dtype).itemsize
+        if largest * each * COPIES > self.room:
+            raise ParameterError(
+                f"n_cells must be larger, or max_memory, for solver='falkon' on disk: the largest "
+                f"of {len(cells)} cells has {largest:,} rows, and a core has room for "
+                f"{int(self.room / each / COPIES):,}"
+            )
+
+    def fit_cells(self, cells: list[DiskCell]) -> list[CellResult]:
+        """Every cell, the largest first, each on as many threads as if all were to be fitted."""
+        total = sum(cell.total_weight for cell in cells)
+        tasks = self.park.tasks(cells, total, self.park.seed)
+        earlier = {task.q: self.published(task.q) for task in tasks}
+        found = {q: result for q, result in earlier.items() if result is not None}
+        todo = sorted((t for t in tasks if t.q not in found), key=lambda task: -task.work)
+        n = sum(task.cell.n_rows for task in todo)
+        with progress("fitting cells", n, "rows", self.park.shown) as tick:
+            work = partial(fit_and_publish, self.ledger)
+            for k, result in self.park.engine.run(work, todo):
+                found[todo[k].q] = result
+                tick(todo[k].cell.n_rows)
+        return [found[q] for q in sorted(found)]
+
+    def published(self, q: int) -> CellResult | None:
+        """A cell that an earlier run fitted."""
+        facts = self.ledger.facts(cell_name(q))
+        if facts is None:
+            return None
+        model = self.skeleton.model
+        e, t, m = model.centroids.shape[1], len(model.intercept), facts["centers"]
+        table = torch.from_numpy(self.ledger.read(cell_name(q), 0, m * (e + t)).reshape(m, e + t))
+        dtype = torch.float64 if facts["wide"] else torch.float32
+        report = CellReport(**facts["report"])
+        return CellResult(table[:, :e].to(dtype), table[:, e:].clone(), report)

@@ -1,0 +1,392 @@
+"""Algorithm 1 for rows that stay on disk: one pass adds up the statistics of every cell.
+
+A sample of rows gives centroids and centres, lines 2 to 6 (:func:`skeleton`). Then every slice of
+the table is a task: its rows go to their cells and add K'W[K, Y] to those (:func:`accumulate`).
+Last, runs of cells are tasks that add up the slices in order and solve (:func:`solve_run`). So
+the result depends neither on who ran a task nor on how often.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parkrr.engine import Engine, torch_threads
+from parkrr.errors import CellError, ParameterError
+from parkrr.fit import (
+    CellReport,
+    CellResult,
+    FitResult,
+    Park,
+    as_map,
+    check_kernel_range,
+    with_target_scaled,
+)
+from parkrr.ledger import Ledger
+from parkrr.model import Model
+from parkrr.partition import assign
+from parkrr.progress import progress
+from parkrr.rowtable import RowTable
+from parkrr.solvers import (
+    LocalFit,
+    add_gram,
+    kernel_of_rows,
+    lost_in_float32,
+    mirrored,
+    solve_statistics,
+    statistics_jitter,
+)
+from parkrr.sources import ArraySource, Block, grouped
+
+RUN_BYTES = 2**26  # statistics of the cells that one task solves
+BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive system
+TRIES = 3  # when results of finished tasks are lost with the disk they were on
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """All of a model but its weights, and what turns rows of the table into its rows.
+
+    Parameters
+    ----------
+    model
+        With weights of zero.
+    scale
+        Of the target.
+    weight
+        Mean weight of the rows of the sample, which becomes one.
+    """
+
+    model: Model
+    scale: float
+    weight: float
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(Z) for Z in self.model.centers]
+
+    def mapped(self, rows: Block) -> Block:
+        """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
+        X = self.model.narrowed(rows.X)
+        Y = (rows.Y.double() - self.model.intercept) / self.scale
+        if self.model.coarse is not None:
+            Y = Y - self.model.coarse(X) / self.scale
+        return Block(X, Y, None if rows.w is None else rows.w.double() / self.weight)
+
+
+def skeleton(park: Park, sample: ArraySource) -> Skeleton:
+    """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
+
+    Rows drawn uniformly from all cells are m rho_q of each, up to chance.
+    """
+    seeds = np.random.SeedSequence(park.seed).generate_state(4).tolist()
+    weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
+    rows, intercept, scale = with_target_scaled(sample, park.fit_intercept, park.dtype)
+    metric = as_map(park.metric, park.kernel, rows, seeds[0])
+    rows = rows.map(partial(metric, dtype=park.dtype)).load()
+    check_kernel_range(park.kernel, rows, park.dtype)
+    coarse, rows = park.fit_coarse(rows, seeds[3])
+    centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
+    centers = []
+    for cell in cells:
+        m_q = park.centers_of(cell, cell.n_rows / rows.n_rows)
+        centers.append(cell.block(slice(0, m_q)).X)  # (m_q, e)
+    zero = [torch.zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
+    scaled = coarse and replace(coarse, weights=coarse.weights * scale)
+    model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
+    return Skeleton(model, scale, weight)
+
+
+@dataclass(frozen=True)
+class SliceTask:
+    """A slice of the table, and which cells to add up."""
+
+    name: str
+    rows: RowTable
+    first: int
+    last: int  # exclusive
+
+
+def lengths_of(sizes: Sequence[int], t: int) -> list[int]:
+    """Numbers in the statistics of cells with so many centres."""
+    return [m * (m + t) + 3 for m in sizes]
+
+
+class Statistics:
+    """K'W[K, Y], rows, weight and Y'WY of some cells, in one float64 array."""
+
+    def __init__(self, sizes: Sequence[int], t: int) -> None:
+        self.sizes, self.t = sizes, t
+        lengths = lengths_of(sizes, t)
+        self.flat = torch.zeros(sum(lengths), dtype=torch.float64)
+        self.cells = list(torch.split(self.flat, lengths))
+
+    def gram(self, q: int) -> Tensor:
+        """K'W[K, Y] of a cell, shape (m_q, m_q + t)."""
+        m = self.sizes[q]
+        return self.cells[q][:-3].view(m, m + self.t)
+
+    def sums(self, q: int) -> Tensor:
+        """Rows, weight and Y'WY of a cell."""
+        return self.cells[q][-3:]
+
+
+def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str, float]:
+    """Add up a slice and publish it; the weight of its rows in these cells.
+
+    On one thread, for products on two round differently and a task run again must not.
+    """
+    with torch_threads(1):
+        stats, facts = added_up(skeleton, task)
+    ledger.publish(task.name, stats.flat.numpy(), facts)
+    return facts
+
+
+def added_up(skeleton: Skeleton, task: SliceTask) -> tuple[Statistics, dict[str, float]]:
+    """The statistics of a slice."""
+    model = skeleton.model
+    stats = Statistics(skeleton.sizes[task.first : task.last], len(model.intercept))
+    wide = torch.empty(0, dtype=torch.float64)
+    weight = 0.0
+    for block in task.rows.blocks():
+        rows, cell_of, counts = sorted_rows(skeleton, block, task.first, task.last)
+        if not len(rows.X):
+            continue
+        count_rows(stats, rows, counts[task.first : task.last])
+        weight += len(rows.X) if rows.w is None else float(rows.w.sum())
+        for q, at, K in model.kernel_values(rows.X, cell_of, counts):
+            b, m = K.shape
+            if wide.numel() < b * (m + stats.t):
+                wide = wide.new_empty(b * (m + stats.t))
+            KY = wide[: b * (m + stats.t)].view(b, m + stats.t)
+            KY[:, :m] = K
+            KY[:, m:] = rows.Y[at]
+            w = None if rows.w is None else rows.w[at, None]
+            add_gram(stats.gram(q - task.first), KY, w)
+    return stats, {"weight": weight}
+
+
+def sorted_rows(
+    skeleton: Skeleton, block: Block, first: int, last: int
+) -> tuple[Block, Tensor, list[int]]:
+    """The rows of some cells, mapped and sorted by cell; their cells, and rows in each cell."""
+    X, Y, w = skeleton.mapped(block)
+    model = skeleton.model
+    cell_of = assign(model.kernel, X, model.centroids)
+    order, counts = grouped(cell_of, len(model.centroids))
+    start = sum(counts[:first])
+    order = order[start : start + sum(counts[first:last])]
+    counts = [count if first <= q < last else 0 for q, count in enumerate(counts)]
+    rows = Block(X[order], Y[order], None if w is None else w[order])
+    return rows, cell_of[order], counts
+
+
+def count_rows(stats: Statistics, rows: Block, counts: list[int]) -> None:
+    """Add rows, weight and Y'WY of sorted rows."""
+    w = torch.ones(len(rows.X), dtype=torch.float64) if rows.w is None else rows.w
+    each = torch.stack([torch.ones_like(w), w, w * rows.Y.square().sum(1)], 1)  # (n, 3)
+    for q, part in enumerate(torch.split(each, counts)):
+        stats.sums(q).add_(part.sum(0))
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """A run of cells to solve, and the slices to add up for it."""
+
+    name: str
+    first: int
+    last: int  # exclusive
+    slices: tuple[str, ...]
+    start: int  # where its statistics begin in those files
+
+
+class Total(NamedTuple):
+    """The penalty, and the weight of all rows."""
+
+    penalty: float
+    weight: float
+
+
+def solve_run(skeleton: Skeleton, ledger: Ledger, total: Total, task: RunTask) -> None:
+    """Solve a run of cells and publish their weights; on one thread, as `accumulate`."""
+    t = len(skeleton.model.intercept)
+    stats = Statistics(skeleton.sizes[task.first : task.last], t)
+    for name in task.slices:  # in order, so that the sum is the same whoever made the parts
+        part = ledger.read(name, task.start, task.start + len(stats.flat))
+        stats.flat.add_(torch.from_numpy(part))
+    with torch_threads(1):
+        cells = range(task.last - task.first)
+        fits = [solve_cell(skeleton.model, task.first + k, stats, k, total) for k in cells]
+    facts = {
+        "reports": [asdict(fit.report) for fit in fits],
+        "wide": [lost_in_float32(fit.weights) for fit in fits],
+    }
+    weights = torch.cat([fit.weights * skeleton.scale for fit in fits])
+    ledger.publish(task.name, weights.numpy(), facts)
+
+
+def solve_cell(model: Model, q: int, stats: Statistics, place: int, total: Total) -> CellResult:
+    """eq. (8) of cell q from the statistics at `place` among those of a run."""
+    start = time.perf_counter()
+    n_rows, n_q, _ = stats.sums(place).tolist()
+    fit = from_statistics(model, q, mirrored(stats.gram(place)), total, n_q)
+    report = CellReport(
+        cell=q,
+        rows=int(n_rows),
+        weight=n_q,
+        centers=len(fit.weights),
+        penalty=total.penalty * total.weight / max(n_q, 1e-300),
+        solver="direct",
+        why="rows stay on disk",
+        iterations=0,
+        residual=0.0,
+        converged=True,
+        rescue=fit.rescue,
+        seconds=time.perf_counter() - start,
+    )
+    return CellResult(model.centers[q], fit.weights, report)
+
+
+def from_statistics(model: Model, q: int, stats: Tensor, total: Total, n_q: float) -> LocalFit:
+    """The estimator from statistics (m, m + t); more jitter until rounding leaves a solution."""
+    ridge, Z = total.penalty * total.weight, model.centers[q]
+    K_mm = kernel_of_rows(model.kernel, Z)
+    if float(K_mm.diagonal().max()) == 0:
+        zero = torch.zeros(len(Z), stats.shape[1] - len(Z), dtype=torch.float64)
+        return LocalFit(zero, 0, 0.0, True, "K is zero on all centres", Z.dtype)
+    jitter = statistics_jitter(len(Z), ridge / max(n_q, 1.0))
+    for boost in BOOSTS:
+        fit = solve_statistics(K_mm, stats, ridge, min(0.1, jitter * boost), Z.dtype)
+        if fit is not None and bool(torch.isfinite(fit.weights).all()):
+            return fit
+    raise CellError(q, int(n_q), "rounding left no solution; raise penalty, or use float64")
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """The passes over a table, given what its sample decided.
+
+    Parameters
+    ----------
+    skeleton
+        All of the model but its weights.
+    penalty
+        lambda.
+    rows
+        The table.
+    ledger
+        Where results of tasks lie.
+    n_slices, n_groups
+        Tasks of a pass; passes, each for some of the cells.
+    engine
+        Runs tasks.
+    shown
+        Whether to show progress.
+    """
+
+    skeleton: Skeleton
+    penalty: float
+    rows: RowTable
+    ledger: Ledger
+    n_slices: int
+    n_groups: int
+    engine: Engine
+    shown: bool
+
+    def fit(self) -> FitResult:
+        """The model, by tasks that have not been finished before."""
+        start = time.perf_counter()
+        for _ in range(TRIES):
+            total = Total(self.penalty, self.run_slices())
+            passed = time.perf_counter()
+            try:
+                self.run_cells(total)
+                return self.collect(passed - start, time.perf_counter() - passed)
+            except FileNotFoundError:  # with the disk of a node; then some slices run again
+                continue
+        raise ParameterError(
+            f"checkpoint={self.ledger.folder!r} must be a folder that all workers see and keep, "
+            f"but results vanished from it {TRIES} times"
+        )
+
+    def groups(self) -> list[tuple[int, int]]:
+        """Which cells each pass is for: runs of about the same statistics."""
+        return cuts(self.lengths(), self.n_groups)
+
+    def lengths(self) -> list[int]:
+        return lengths_of(self.skeleton.sizes, len(self.skeleton.model.intercept))
+
+    def slice_tasks(self) -> list[SliceTask]:
+        """Every slice for every group of cells."""
+        slices = self.rows.slices(self.n_slices)
+        return [
+            SliceTask(f"statistics-{g}-{k:05d}", part, first, last)
+            for g, (first, last) in enumerate(self.groups())
+            for k, part in enumerate(slices)
+        ]
+
+    def run_slices(self) -> float:
+        """Those without a marker; the weight of all rows."""
+        tasks = self.slice_tasks()
+        found = {task.name: self.ledger.facts(task.name) for task in tasks}
+        todo = [task for task in tasks if found[task.name] is None]
+        total = sum(task.rows.n_rows for task in todo)
+        with progress("reading rows", total, "rows", self.shown) as tick:
+            work = partial(accumulate, self.skeleton, self.ledger)
+            for k, facts in self.engine.run(work, todo):
+                found[todo[k].name] = facts
+                tick(todo[k].rows.n_rows)
+        return math.fsum(found[task.name]["weight"] for task in tasks)
+
+    def run_tasks(self) -> list[RunTask]:
+        """Runs of cells of every group."""
+        lengths, tasks = self.lengths(), list[RunTask]()
+        slices = len(self.rows.slices(self.n_slices))
+        for g, (first, last) in enumerate(self.groups()):
+            names = tuple(f"statistics-{g}-{k:05d}" for k in range(slices))
+            own = lengths[first:last]
+            for a, b in cuts(own, math.ceil(8 * sum(own) / RUN_BYTES)):
+                name = f"cells-{first + a:06d}"
+                tasks.append(RunTask(name, first + a, first + b, names, sum(own[:a])))
+        return tasks
+
+    def run_cells(self, total: Total) -> None:
+        """Runs of cells without a marker."""
+        tasks = [task for task in self.run_tasks() if self.ledger.facts(task.name) is None]
+        cells = sum(task.last - task.first for task in tasks)
+        with progress("solving cells", cells, "cells", self.shown) as tick:
+            work = partial(solve_run, self.skeleton, self.ledger, total)
+            for k, _ in self.engine.run(work, tasks):
+                tick(tasks[k].last - tasks[k].first)
+
+    def collect(self, slices_seconds: float, cells_seconds: float) -> FitResult:
+        """The model and its report from what tasks have published."""
+        weights, reports, wide = list[Tensor](), list[CellReport](), list[bool]()
+        model = self.skeleton.model
+        for task in self.run_tasks():
+            facts = self.ledger.facts(task.name)
+            if facts is None:
+                raise FileNotFoundError(task.name)
+            sizes = self.skeleton.sizes[task.first : task.last]
+            t = len(model.intercept)
+            flat = torch.from_numpy(self.ledger.read(task.name, 0, sum(sizes) * t))
+            weights += torch.split(flat.view(-1, t), sizes)
+            reports += [CellReport(**report) for report in facts["reports"]]
+            wide += facts["wide"]
+        centers = [Z.double() if far else Z for Z, far in zip(model.centers, wide, strict=True)]
+        model = replace(model, weights=weights, centers=centers)
+        return FitResult(model, reports, slices_seconds, cells_seconds)
+
+
+def cuts(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """Runs (first, last) of about the same total length, at most `count` of them."""
+    ends = np.cumsum(lengths)
+    number = np.minimum(count - 1, (ends - 1) * count // ends[-1])
+    firsts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+    return list(zip(firsts, [*firsts[1:], len(lengths)], strict=True))

@@ -1,0 +1,70 @@
+"""A fit killed at 20 random moments and started again: `python killed.py rows folder`.
+
+Forks before torch has threads, so that a start costs milliseconds. Prints what happened.
+"""
+
+import json
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ondisk import on_disk
+from parkrr import scan_parquet
+
+KILLS = 20
+
+
+def fit(rows, checkpoint, result):
+    model = on_disk(checkpoint, n_cells=6, n_centers=1500, progress=False).fit(
+        scan_parquet(rows, target="y")
+    )
+    torch.save([*model.model_.weights, *model.model_.centers], result)
+
+
+def in_a_process(seconds, *arguments):
+    """Run a fit for so long at most; whether it came to its end."""
+    process = multiprocessing.get_context("fork").Process(target=fit, args=arguments)
+    process.start()
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode == 0
+
+
+def markers(checkpoint):
+    return {path.name: path.stat().st_mtime_ns for path in checkpoint.glob("*.json")}
+
+
+def main():
+    rows, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    for name in ("cold", "whole"):
+        start = time.perf_counter()
+        assert in_a_process(None, rows, folder / name, folder / f"{name}.pt")
+    whole = time.perf_counter() - start
+    rng = np.random.default_rng(0)
+    again, kills, number, seen = set(), 0, 0, {}
+    while kills < KILLS and number < KILLS:
+        checkpoint = folder / f"killed-{number}"
+        ended = in_a_process(rng.uniform(0, whole), rows, checkpoint, folder / "x")
+        kills, number = kills + (not ended), number + ended
+        there = markers(checkpoint)
+        before = seen.setdefault(checkpoint, {})
+        again |= {name for name, when in before.items() if there.get(name) != when}
+        before.update(there)
+    same = []
+    for checkpoint, before in seen.items():
+        result = checkpoint.with_suffix(".pt")
+        assert in_a_process(None, rows, checkpoint, result)
+        pairs = zip(torch.load(result), torch.load(folder / "whole.pt"), strict=True)
+        same.append(all(torch.equal(a, b) for a, b in pairs))
+        after = markers(checkpoint)
+        again |= {name for name, when in before.items() if after[name] != when}
+    print(json.dumps({"kills": kills, "run again": sorted(again), "same": all(same)}))
+
+
+if __name__ == "__main__":
+    main()

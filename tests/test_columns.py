@@ -1,0 +1,175 @@
+"""Columns as numbers, by hand-made tables whose codes can be written down."""
+
+import json
+from datetime import date, datetime, time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from parkrr import ParKClassifier, ParKRegressor
+from parkrr.columns import ONE_HOT, SHRINK, from_plain, learn_columns, merged_tallies, tally
+from parkrr.errors import ParameterError
+
+
+def encoded(values, tallies=None, kind=None):
+    table = pa.table({"c": pa.array(values, type=kind)})
+    return learn_columns(table, tallies or {}).encode(table)
+
+
+def test_a_gap_is_filled_with_the_median_and_flagged():
+    X = encoded([3.0, None, 1.0, float("nan"), 2.0, float("inf")])
+    np.testing.assert_array_equal(X, [[3, 0], [2, 1], [1, 0], [2, 1], [2, 0], [2, 1]])
+
+
+def test_numbers_without_gaps_have_one_column():
+    np.testing.assert_array_equal(encoded([1, 2, 3]), [[1], [2], [3]])
+
+
+def test_truth_values_are_zero_and_one():
+    np.testing.assert_array_equal(encoded([True, False]), [[1], [0]])
+
+
+def test_a_date_has_seconds_week_and_year_and_no_time_of_day():
+    X = encoded([date(1970, 1, 1), date(1970, 1, 8), date(1971, 6, 1)])
+    assert X.shape == (3, 5)
+    np.testing.assert_array_equal(X[:, 0], [0, 7 * 86400, 516 * 86400])
+    np.testing.assert_allclose(X[0, 1:], X[1, 1:] * [1, 1, 0, 0] + [0, 0, 0, 1], atol=1e-12)
+
+
+def test_a_time_of_day_is_a_point_on_a_circle():
+    X = encoded([time(0), time(6), time(12)])
+    np.testing.assert_allclose(X, [[0, 1], [1, 0], [0, -1]], atol=1e-12)
+
+
+def test_a_time_stamp_without_value_is_flagged():
+    X = encoded([datetime(2020, 1, 1, 5), None, datetime(2022, 1, 1)])
+    np.testing.assert_array_equal(X[:, -1], [0, 1, 0])
+
+
+def test_few_categories_have_a_column_each_and_a_gap_is_one_of_them():
+    values = ["a"] * 10 + ["b"] * 12 + [None] * 11
+    found = tally(pa.chunked_array([values]), np.zeros((33, 1)))
+    X = encoded(values, {"c": found})
+    np.testing.assert_array_equal(X.sum(0), [10, 12, 11])
+    np.testing.assert_array_equal(X.sum(1), 1)
+
+
+def test_a_rare_or_unseen_category_is_none_of_the_others():
+    values = ["a"] * 50 + ["rare"]
+    found = tally(pa.chunked_array([values]), np.zeros((51, 1)))
+    columns = learn_columns(pa.table({"c": values}), {"c": found})
+    np.testing.assert_array_equal(
+        columns.encode(pa.table({"c": ["rare", "new", "a"]})), [[0], [0], [1]]
+    )
+
+
+def test_many_categories_become_shrunk_means_and_frequencies():
+    names = [f"c{k}" for k in range(ONE_HOT + 1)]
+    values, y = np.repeat(names, 40), np.repeat(np.arange(ONE_HOT + 1.0), 40)
+    found = tally(pa.chunked_array([values]), y[:, None])
+    columns = learn_columns(pa.table({"c": values}), {"c": found})
+    mean = y.mean()
+    wanted = [(40 * 3 + SHRINK * mean) / (40 + SHRINK), np.log1p(40)]
+    np.testing.assert_allclose(columns.encode(pa.table({"c": ["c3"]})), [wanted])
+    np.testing.assert_allclose(columns.encode(pa.table({"c": ["new"]})), [[mean, 0]])
+
+
+def test_tallies_of_parts_add_up_to_that_of_all():
+    rng = np.random.default_rng(0)
+    values, Y = rng.choice(["a", "b", None, "d"], 300), rng.normal(size=(300, 2))
+    whole = tally(pa.chunked_array([pa.array(values)]), Y)
+    parts = [{"c": tally(pa.chunked_array([pa.array(values[k::3])]), Y[k::3])} for k in range(3)]
+    total = merged_tallies(parts)["c"]
+    assert total.values == whole.values == ("a", "b", "d", None)
+    np.testing.assert_allclose(total.sums, whole.sums)
+
+
+def test_columns_survive_json():
+    table = pa.table(
+        {"n": [1.0, None], "t": [datetime(2020, 1, 1), datetime(2023, 5, 5, 5)], "c": ["a", "b"]}
+    )
+    found = {"c": tally(table["c"], np.ones((2, 1)))}
+    columns = learn_columns(table, found)
+    assert from_plain(json.loads(json.dumps(columns.plain()))) == columns
+
+
+def test_a_column_of_lists_is_refused_by_name():
+    with pytest.raises(ParameterError, match="'c' is list"):
+        encoded([[1], [2]])
+
+
+def test_weights_count_in_tallies():
+    found = tally(pa.chunked_array([["a", "b"]]), np.array([[1.0], [5.0]]), np.array([2.0, 3.0]))
+    np.testing.assert_array_equal(found.sums, [[2, 2], [3, 15]])
+
+
+def test_time_stamps_may_be_finer_than_microseconds():
+    X = encoded([1, 86_400_000_000_001], kind=pa.timestamp("ns"))
+    np.testing.assert_array_equal(X[:, 0], [0, 86_400])
+
+
+def test_categories_may_be_numbers():
+    table = pa.table({"c": pa.array([7, 7, 8] * 10).dictionary_encode()})
+    found = {"c": tally(table["c"], np.ones((30, 1)))}
+    np.testing.assert_array_equal(learn_columns(table, found).encode(table).sum(0), [20, 10])
+
+
+def test_the_index_of_pandas_is_no_feature():
+    columns, y = mixed_columns(300)
+    X = pd.DataFrame(columns).sample(frac=1.0, random_state=0)
+    model = ParKRegressor(kernel="gaussian", penalty=1e-6, random_state=0).fit(X, y[X.index])
+    assert list(model.feature_names_in_) == ["color", "size"]
+
+
+FRAMES = [
+    pytest.param(pd.DataFrame, id="pandas"),
+    pytest.param(pl.DataFrame, id="polars"),
+    pytest.param(pa.table, id="arrow"),
+]
+
+
+def mixed_columns(n):
+    rng = np.random.default_rng(0)
+    color, size = rng.choice(["red", "blue"], n), rng.normal(size=n)
+    y = np.where(color == "red", np.sin(3 * size), -size) + 0.01 * rng.normal(size=n)
+    gaps = [None if k % 10 == 0 else float(v) for k, v in enumerate(size)]
+    return {"color": color.tolist(), "size": gaps}, y
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_frame_with_words_and_gaps_fits_without_preparation(frame):
+    columns, y = mixed_columns(1000)
+    X = frame(columns)
+    model = ParKRegressor(
+        kernel="gaussian", metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
+    ).fit(X, y)
+    whole = np.array([v is not None for v in columns["size"]])
+    assert np.mean((model.predict(X) - y)[whole] ** 2) < 0.01 * y.var()
+    assert model.n_features_in_ == 2
+    assert list(model.feature_names_in_) == ["color", "size"]
+    assert model.feature_importances_.shape == (2,)
+
+
+def test_a_classifier_takes_a_frame_with_words():
+    columns, y = mixed_columns(500)
+    X = pd.DataFrame(columns)
+    labels = np.where(y > 0, "up", "down")
+    model = ParKClassifier(
+        kernel="gaussian", metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
+    ).fit(X, labels)
+    assert np.mean(model.predict(X) == labels) > 0.9
+
+
+def test_columns_may_come_in_another_order_and_a_missing_one_is_named():
+    columns, y = mixed_columns(400)
+    model = ParKRegressor(
+        kernel="gaussian", metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
+    ).fit(pd.DataFrame(columns), y)
+    there = model.predict(pd.DataFrame(columns))
+    other = pd.DataFrame({"size": columns["size"], "color": columns["color"], "more": 1})
+    np.testing.assert_array_equal(model.predict(other), there)
+    with pytest.raises(ParameterError, match="size"):
+        model.predict(pd.DataFrame({"color": columns["color"]}))

@@ -1,0 +1,224 @@
+"""The same tasks on a Ray cluster of several nodes on this machine, while parts of it die.
+
+Nodes are processes on loopback addresses; a task on a node writes a flag when it starts, so that
+what is killed was at work.
+"""
+
+import os
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+os.environ.update(
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_health_check_period_ms="500",
+    RAY_health_check_timeout_ms="500",
+    RAY_health_check_initial_delay_ms="500",
+    RAY_health_check_failure_threshold="3",
+    RAY_memory_monitor_refresh_ms="0",
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+    PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+)
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from ondisk import frame, on_disk, write  # noqa: E402
+from parkrr import scan_parquet  # noqa: E402
+from parkrr.ray_engine import RayEngine  # noqa: E402
+from parkrr.streaming import accumulate, solve_run  # noqa: E402
+from plain import plain  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    # 127.0.0.1 would be rewritten to the host's address, where nothing listens.
+    store = {"object_store_memory": 80 << 20}
+    head = {"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.2", **store}
+    there = Cluster(initialize_head=True, head_node_args=head)
+    there.add_node(num_cpus=2, num_gpus=2, node_ip_address="127.0.0.3", **store)
+    there.wait_for_nodes()
+    ray.init(address=there.address, _node_ip_address="127.0.0.2", log_to_driver=False)
+    yield there
+    ray.shutdown()
+    there.shutdown()
+
+
+@pytest.fixture
+def extra_node(cluster):
+    """A node that can be killed."""
+    node = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.4", object_store_memory=80 << 20)
+    yield node
+    if node in cluster.worker_nodes:
+        cluster.remove_node(node)
+
+
+def wait_for(condition, seconds=60):
+    """Until it holds; a test that waits longer has failed."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.005)
+
+
+def ran(folder, where, task):
+    """A task that leaves a trace of each run; the first on node `where` never ends.
+
+    The others wait for it, so that there are some left for that node.
+    """
+    runs = len(list(folder.glob(f"run-{task}-*")))
+    (folder / f"run-{task}-{runs}").touch()
+    flag = folder / "held"
+    if ray.util.get_node_ip_address() == where and not flag.is_symlink():
+        flag.symlink_to(str(os.getpid()))
+        threading.Event().wait(600)
+    wait_for(flag.is_symlink)
+    return task * task
+
+
+def held(folder):
+    """The process that is held, once there is one."""
+    wait_for((folder / "held").is_symlink)
+    return int(os.readlink(folder / "held"))
+
+
+def in_the_background(work):
+    found = {}
+    thread = threading.Thread(target=lambda: found.update(work()))
+    thread.start()
+    return thread, found
+
+
+SQUARES = {k: k * k for k in range(12)}
+
+
+def squares(folder, where):
+    return dict(RayEngine().run(partial(ran, folder, where), range(12)))
+
+
+def test_tasks_give_their_results(cluster):
+    assert sorted(RayEngine().run(abs, [-3, 5, -7])) == [(0, 3), (1, 5), (2, 7)]
+    assert RayEngine().map(abs, [-3, 5]) == [3, 5]
+
+
+def test_an_error_in_a_task_is_the_one_that_was_raised(cluster):
+    with pytest.raises(ZeroDivisionError):
+        RayEngine().map(partial(divmod, 1), [1, 0])
+
+
+def test_a_task_whose_worker_is_killed_runs_again(cluster, tmp_path):
+    thread, found = in_the_background(partial(squares, tmp_path, "127.0.0.3"))
+    os.kill(held(tmp_path), signal.SIGKILL)
+    thread.join(timeout=100)
+    assert found == SQUARES
+    assert len(list(tmp_path.glob("run-*"))) == 13
+
+
+def test_a_task_whose_node_is_removed_runs_again_elsewhere(cluster, extra_node, tmp_path):
+    thread, found = in_the_background(partial(squares, tmp_path, "127.0.0.4"))
+    held(tmp_path)
+    cluster.remove_node(extra_node, allow_graceful=False)
+    thread.join(timeout=100)
+    assert found == SQUARES
+    assert len(list(tmp_path.glob("run-*"))) >= 13
+
+
+def held_accumulate(folder, where, skeleton, ledger, task):
+    """A slice of a fit; the first of all on node `where` never ends."""
+    ran(folder, where, int(task.name[-5:]))
+    return accumulate(skeleton, ledger, task)
+
+
+def test_a_fit_whose_node_is_removed_is_the_undisturbed_one(
+    cluster, extra_node, tmp_path, monkeypatch
+):
+    table = scan_parquet(write(tmp_path / "rows", n=60_000), target="y")
+    whole = on_disk(tmp_path / "whole").fit(table)
+    work = partial(held_accumulate, tmp_path, "127.0.0.4")
+    monkeypatch.setattr("parkrr.streaming.accumulate", work)
+    fit = on_disk(tmp_path / "c", engine="ray").fit
+    thread, found = in_the_background(lambda: {"model": fit(table)})
+    held(tmp_path)
+    cluster.remove_node(extra_node, allow_graceful=False)
+    thread.join(timeout=100)
+    assert len(list(tmp_path.glob("run-*"))) >= 9  # 8 slices, and one of them twice
+    np.testing.assert_array_equal(found["model"].predict(frame()), whole.predict(frame()))
+
+
+def test_a_fit_from_files_is_the_local_one(cluster, tmp_path):
+    table = scan_parquet(write(tmp_path / "rows"), target="y")
+    local = on_disk(tmp_path / "local").fit(table)
+    remote = on_disk(tmp_path / "ray", engine="ray").fit(table)
+    for a, b in zip(local.model_.weights, remote.model_.weights, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_fit_of_arrays_is_the_local_one(cluster):
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    settings = {"n_cells": 5, "n_centers": 300, "random_state": 0}
+    local = plain(**settings).fit(X, X[:, 0])
+    remote = plain(**settings, engine=RayEngine()).fit(X, X[:, 0])
+    np.testing.assert_allclose(local.predict(X), remote.predict(X), rtol=1e-10, atol=1e-10)
+
+
+def test_predictions_to_files_are_the_local_ones(cluster, tmp_path):
+    table = scan_parquet(write(tmp_path / "rows"), target="y")
+    model = on_disk(tmp_path / "c", engine="ray").fit(table)
+    assert model.predict_to(table, tmp_path / "out", keys=["a"]) == 12_000
+    written = next(scan_parquet(tmp_path / "out" / "*.parquet").blocks(10**6, ["a", "prediction"]))
+    rows = next(table.blocks(10**6, ["a", "b", "c"]))
+    np.testing.assert_array_equal(np.array(written["a"]), np.array(rows["a"]))
+    np.testing.assert_allclose(np.array(written["prediction"]), model.predict(rows), rtol=1e-12)
+
+
+def losing(checkpoint, names, found):
+    """Remove results as the disk of a lost node would, once all of them are there."""
+    wait_for(lambda: all((checkpoint / f"{name}.json").exists() for name in names))
+    for name in names[:3]:
+        found[name] = (checkpoint / f"{name}.json").stat().st_mtime_ns
+        (checkpoint / f"{name}.json").unlink()
+        (checkpoint / f"{name}.numbers").unlink()
+
+
+def slow_solve_run(*arguments):
+    """A run of cells that starts when the thief has been."""
+    [folder] = {Path(arguments[1].folder)}
+    wait_for((folder / "stolen").exists)
+    return solve_run(*arguments)
+
+
+def test_partial_sums_lost_with_a_node_are_made_again(cluster, tmp_path, monkeypatch):
+    table = scan_parquet(write(tmp_path / "rows"), target="y")
+    whole = on_disk(tmp_path / "whole").fit(table)
+    names = sorted(path.stem for path in (tmp_path / "whole").glob("statistics-*.json"))
+    lost = {}
+    monkeypatch.setattr("parkrr.streaming.solve_run", slow_solve_run)
+
+    def steal():
+        losing(tmp_path / "c", names, lost)
+        (tmp_path / "c" / "stolen").touch()
+
+    thief = threading.Thread(target=steal)
+    thief.start()
+    model = on_disk(tmp_path / "c", engine="ray").fit(table)
+    thief.join(timeout=60)
+    again = {name: (tmp_path / "c" / f"{name}.json").stat().st_mtime_ns for name in lost}
+    assert len(lost) == 3
+    assert all(again[name] > lost[name] for name in lost)
+    np.testing.assert_array_equal(model.predict(frame()), whole.predict(frame()))
+
+
+def visible(_):
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_tasks_that_ask_for_a_gpu_are_given_one(cluster):
+    """Ray is told that there are two: this is about scheduling, nothing runs on a GPU."""
+    assert set(RayEngine(num_gpus=1).map(visible, range(4))) <= {"0", "1"}

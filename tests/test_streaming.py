@@ -1,0 +1,419 @@
+"""Fits of rows that stay on disk, against the formula and against each other."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from ondisk import frame, on_disk, rows, write
+from parkrr import ParKClassifier, scan_parquet
+from parkrr.disk import decide, learned
+from parkrr.diskplan import plan_disk
+from parkrr.engine import LocalEngine
+from parkrr.errors import CheckpointError, ParameterError, SourceError, StorageError
+from parkrr.ledger import Ledger
+from parkrr.rowtable import RowTable, Target
+from parkrr.shuffling import Shuffling
+from parkrr.streaming import Streaming
+from reference import nystrom_weights
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture
+def table(folder):
+    return scan_parquet(folder, target="y")
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, tmp_path_factory):
+    """A checkpoint and the model that came with it."""
+    checkpoint = tmp_path_factory.mktemp("whole")
+    return checkpoint, on_disk(checkpoint).fit(scan_parquet(folder, target="y"))
+
+
+def parts(model):
+    return [model.centroids, *model.centers, *model.weights]
+
+
+def assert_same(one, other):
+    assert all(torch.equal(a, b) for a, b in zip(parts(one), parts(other), strict=True))
+
+
+def decided(table, tmp_path, **changes):
+    """What the sample decides, to run the passes in other ways."""
+    params = on_disk(tmp_path, **changes).get_params(deep=False)
+    return decide(learned(table, params, 0, classify=False), params, seed=0)
+
+
+def passes(found, ledger, **changes):
+    ledger.mkdir(exist_ok=True)
+    whole = Streaming(
+        found.skeleton,
+        found.park.penalty,
+        found.rows,
+        Ledger(str(ledger)),
+        n_slices=5,
+        n_groups=1,
+        engine=LocalEngine(),
+        shown=False,
+    )
+    return replace(whole, **changes).fit()
+
+
+def predictions_in_cells(model):
+    """For every cell, the model at its own rows, and the formula."""
+    X, y = (torch.from_numpy(a) for a in rows(12_000))
+    y, cell_of, F = y - model.intercept, model.route(X), model.narrowed(X)
+    for q, Z in enumerate(model.centers):
+        own = cell_of == q
+        K_nm, K_mm = model.kernel(F[own], Z), model.kernel(Z, Z)
+        penalty = 1e-6 * len(X) / int(own.sum())
+        alpha = nystrom_weights(K_nm.numpy(), K_mm.numpy(), y[own, None].numpy(), penalty)
+        yield K_nm @ model.weights[q], K_nm @ torch.from_numpy(alpha)
+
+
+def test_every_cell_is_the_nystrom_estimator_of_its_rows(fitted):
+    for found, wanted in predictions_in_cells(fitted[1].model_):
+        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_every_row_is_in_the_cell_it_is_routed_to(fitted):
+    cell_of = fitted[1].model_.route(torch.from_numpy(rows(12_000)[0]))
+    assert [cell.rows for cell in fitted[1].report_] == torch.bincount(cell_of).tolist()
+
+
+def test_centres_are_spread_like_the_rows(fitted):
+    _, estimator = fitted
+    rows = np.array([cell.rows for cell in estimator.report_])
+    centers = np.array([cell.centers for cell in estimator.report_])
+    np.testing.assert_allclose(centers / 240, rows / 12_000, atol=0.02)
+
+
+def test_passes_for_groups_of_cells_give_the_same_model(table, tmp_path):
+    found = decided(table, tmp_path)
+    whole = passes(found, tmp_path / "one").model
+    assert_same(whole, passes(found, tmp_path / "three", n_groups=3).model)
+
+
+def test_a_weight_of_two_is_a_row_twice(tmp_path):
+    folder = write(tmp_path / "rows", w=np.full(12_000, 2.0))
+    files = sorted(str(path) for path in folder.glob("*.parquet"))
+    once = scan_parquet(files, target="y", features=["a", "b", "c"], weight="w")
+    twice = scan_parquet(files * 2, target="y", features=["a", "b", "c"])
+    # A penalty at which rounding of the statistics is not what is tested.
+    unweighted = scan_parquet(files, target="y", features=["a", "b", "c"])
+    found = decided(unweighted, tmp_path, penalty=1e-3)
+    models = []
+    for name, table in (("once", once), ("twice", twice)):
+        numbers = RowTable(table, found.rows.columns, Target(("y",)))
+        models.append(passes(found._replace(rows=numbers), tmp_path / name).model)
+    one, other = (model.predict(torch.from_numpy(rows(1000)[0])) for model in models)
+    torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
+
+
+def test_rows_without_a_target_or_weight_are_left_out(tmp_path):
+    gaps = np.where(np.arange(12_000) % 4 == 0, np.nan, 1.0)
+    folder = write(tmp_path / "rows", z=gaps, w=np.where(np.arange(12_000) % 2 == 0, 0.0, 3.0))
+    table = scan_parquet(folder, target="z", features=["a"], weight="w")
+    model = on_disk(tmp_path / "c").fit(table)
+    assert sum(cell.rows for cell in model.report_) == 6000
+    assert sum(cell.weight for cell in model.report_) == pytest.approx(6000)
+
+
+def test_a_negative_weight_is_refused_with_its_column(tmp_path):
+    folder = write(tmp_path / "rows", w=np.full(12_000, -1.0))
+    with pytest.raises(ParameterError, match=r"'w' has -1.0"):
+        on_disk(tmp_path / "c").fit(scan_parquet(folder, target="y", weight="w"))
+
+
+def test_several_targets_are_fitted_together(tmp_path):
+    folder = write(tmp_path / "rows", z=np.ones(12_000))
+    model = on_disk(tmp_path / "c").fit(scan_parquet(folder, target=["y", "z"]))
+    assert model.predict(frame()).shape == (500, 2)
+    np.testing.assert_allclose(model.predict(frame())[:, 1], 1)
+
+
+def test_labels_are_found_in_a_pass(tmp_path):
+    labels = np.where(np.arange(12_000) == 11_999, "rare", np.tile(["even", "odd"], 6000))
+    folder = write(tmp_path / "rows", parity=np.tile([0.0, 1.0], 6000), label=labels)
+    table = scan_parquet(folder, target="label", features=["parity"])
+    model = ParKClassifier(
+        kernel="gaussian",
+        penalty=1e-6,
+        blend=1,
+        coarse=0,
+        n_cells=2,
+        n_centers=50,
+        random_state=0,
+        checkpoint=tmp_path / "c",
+    ).fit(table)
+    assert model.classes_.tolist() == ["even", "odd", "rare"]
+    assert model.predict(pa.table({"parity": [0.0, 1.0]})).tolist() == ["even", "odd"]
+
+
+def test_small_files_are_loaded_and_fitted_as_an_array(folder, table):
+    from_files = on_disk(None).fit(table)
+    X, y = rows(12_000)
+    from_array = on_disk(None).fit(X, y)
+    assert_same(from_files.model_, from_array.model_)
+
+
+def test_choices_are_made_on_a_sample_and_settle(table, tmp_path):
+    model = on_disk(tmp_path / "a", kernel="auto", penalty="auto", time_budget=2.0).fit(table)
+    again = type(model)(**{**model.chosen_.params, "checkpoint": tmp_path / "b"}).fit(table)
+    assert_same(model.model_, again.model_)
+
+
+# Rows sorted by cell.
+
+
+def test_falkon_on_disk_is_the_nystrom_estimator_of_every_cell(table, tmp_path):
+    model = on_disk(tmp_path, solver="falkon", tol=1e-7, max_iter=300).fit(table)
+    assert {cell.solver for cell in model.report_} == {"falkon"}
+    assert sum(cell.rows for cell in model.report_) == 12_000
+    for found, wanted in predictions_in_cells(model.model_):
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_cell_on_disk_holds_exactly_the_rows_routed_to_it(table, tmp_path):
+    found = decided(table, tmp_path, solver="falkon")
+    shuffling = Shuffling(found.skeleton, found.park, found.rows, Ledger(str(tmp_path)), 4, 1e9)
+    cells = [cell.load() for cell in shuffling.sort()]
+    X, y = (torch.from_numpy(a) for a in rows(12_000))
+    model = found.skeleton.model
+    cell_of = model.route(X)
+    for q, cell in enumerate(cells):
+        torch.testing.assert_close(cell.X, model.narrowed(X)[cell_of == q])
+        wanted = (y[cell_of == q] - model.intercept) / found.skeleton.scale
+        torch.testing.assert_close(cell.Y[:, 0], wanted)
+
+
+def test_falkon_on_disk_goes_on_where_it_was(table, tmp_path):
+    whole = on_disk(tmp_path, solver="falkon").fit(table)
+    (tmp_path / "sorted-00000.json").unlink()
+    (tmp_path / "cell-000003.json").unlink()
+    before = markers(tmp_path)
+    again = on_disk(tmp_path, solver="falkon").fit(table)
+    assert before.items() <= markers(tmp_path).items()
+    assert_same(whole.model_, again.model_)
+
+
+def test_a_cell_too_large_for_memory_is_refused_with_the_way_out(table, tmp_path):
+    found = decided(table, tmp_path, solver="falkon")
+    ledger = Ledger(str(tmp_path))
+    with pytest.raises(ParameterError, match=r"n_cells must be larger.*room for"):
+        Shuffling(found.skeleton, found.park, found.rows, ledger, 4, room=1e4).fit()
+
+
+# Interruptions.
+
+
+def markers(checkpoint):
+    return {path.name: path.stat().st_mtime_ns for path in Path(checkpoint).glob("*.json")}
+
+
+def test_a_finished_fit_runs_nothing_again(fitted, table):
+    checkpoint, estimator = fitted
+    before = markers(checkpoint)
+    again = on_disk(checkpoint).fit(table)
+    assert markers(checkpoint) == before
+    assert_same(estimator.model_, again.model_)
+
+
+def test_a_missing_task_alone_is_run_again(fitted, table):
+    checkpoint, estimator = fitted
+    before = markers(checkpoint)
+    (checkpoint / "statistics-0-00003.json").unlink()
+    (checkpoint / "cells-000000.json").unlink()
+    again = on_disk(checkpoint).fit(table)
+    changed = {name for name, when in markers(checkpoint).items() if before[name] != when}
+    assert changed == {"statistics-0-00003.json", "cells-000000.json"}
+    assert_same(estimator.model_, again.model_)
+
+
+@pytest.mark.parametrize("name", ["statistics-0-00001.json", "statistics-0-00001.numbers"])
+def test_a_damaged_result_is_named_and_run_again(fitted, table, name):
+    checkpoint, estimator = fitted
+    path = checkpoint / name
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.warns(UserWarning, match="statistics-0-00001.json' or what it marks is damaged"):
+        again = on_disk(checkpoint).fit(table)
+    assert_same(estimator.model_, again.model_)
+
+
+def test_a_changed_parameter_is_named(fitted, table):
+    with pytest.raises(CheckpointError, match=r"penalty was '1e-06' and is '0.001'"):
+        on_disk(fitted[0], penalty=1e-3).fit(table)
+
+
+def test_files_in_another_order_are_another_job(tmp_path):
+    folder = write(tmp_path / "rows")
+    files = sorted(str(path) for path in folder.glob("*.parquet"))
+    on_disk(tmp_path / "c").fit(scan_parquet(files, target="y"))
+    with pytest.raises(CheckpointError, match="order of files was"):
+        on_disk(tmp_path / "c").fit(scan_parquet(files[::-1], target="y"))
+
+
+def test_a_classifier_does_not_take_up_the_fit_of_a_regressor(tmp_path):
+    table = scan_parquet(write(tmp_path / "rows", z=np.tile([0.0, 1.0], 6000)), target="z")
+    on_disk(tmp_path / "c").fit(table)
+    params = on_disk(tmp_path / "c").get_params()
+    with pytest.raises(CheckpointError, match="estimator was 'ParKRegressor'"):
+        ParKClassifier(**params).fit(table)
+
+
+def test_results_that_build_on_another_skeleton_do_not_count(table, tmp_path):
+    whole = on_disk(tmp_path, random_state=np.random.RandomState(3)).fit(table)
+    (tmp_path / "skeleton.park").unlink()
+    again = on_disk(tmp_path, random_state=np.random.RandomState(3)).fit(table)
+    assert_same(whole.model_, again.model_)
+    ledger = Ledger(str(tmp_path), tag="another")
+    assert ledger.facts("statistics-0-00000") is None
+
+
+def test_what_a_killed_task_left_is_swept(table, tmp_path):
+    (tmp_path / ".unfinished-x").write_bytes(b"half")
+    on_disk(tmp_path).fit(table)
+    assert not list(tmp_path.glob(".unfinished*"))
+
+
+def test_a_target_beside_files_is_refused(table):
+    with pytest.raises(ParameterError, match="must be columns of the files"):
+        on_disk(None).fit(table, np.ones(3))
+
+
+def test_a_changed_file_is_named(tmp_path):
+    folder = write(tmp_path / "rows")
+    on_disk(tmp_path / "c").fit(scan_parquet(folder, target="y"))
+    os.utime(folder / "1.parquet", ns=(1, 1))
+    with pytest.raises(CheckpointError, match=r"1.parquet was"):
+        on_disk(tmp_path / "c").fit(scan_parquet(folder, target="y"))
+
+
+def test_a_damaged_job_is_named(tmp_path, table):
+    (tmp_path / "job.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"job.json' is damaged"):
+        on_disk(tmp_path).fit(table)
+
+
+def test_a_file_that_breaks_in_between_is_named_and_the_rest_is_kept(tmp_path):
+    folder = write(tmp_path / "rows")
+    found = decided(scan_parquet(folder, target="y"), tmp_path)
+    whole = (folder / "2.parquet").read_bytes()
+    (folder / "2.parquet").write_bytes(whole[:100] + bytes(len(whole) - 200) + whole[-100:])
+    with pytest.raises(SourceError, match=r"2.parquet"):
+        passes(found, tmp_path / "passes", engine=LocalEngine(n_threads=1))
+    done = markers(tmp_path / "passes")
+    assert "statistics-0-00002.json" in done
+    (folder / "2.parquet").write_bytes(whole)
+    resumed = passes(found, tmp_path / "passes").model
+    assert done.items() <= markers(tmp_path / "passes").items()
+    assert_same(resumed, passes(found, tmp_path / "fresh").model)
+
+
+@pytest.fixture
+def files_of_at_most_a_megabyte():
+    """What a full disk does to a file: the system refuses the rest of it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("files_of_at_most_a_megabyte")
+def test_a_full_disk_names_the_file_and_leaves_what_is_finished(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    ledger.publish("a", np.ones(3), {})
+    with pytest.raises(StorageError, match=r"b.numbers' cannot be written.*goes on from there"):
+        ledger.publish("b", np.ones(2**18), {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.numbers"]
+
+
+KILLED = Path(__file__).with_name("killed.py")
+
+
+def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
+    folder = write(tmp_path / "rows", n=60_000)
+    done = subprocess.run(
+        [sys.executable, str(KILLED), str(folder), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"kills": 20, "run again": [], "same": True}
+
+
+# Memory.
+
+
+def plan(**changes):
+    usual = {"n": 10**9, "width": 9, "t": 1, "n_cells": None, "n_centers": None, "cores": 2,
+             "max_memory": 4e9, "group_bytes": 40e6}  # fmt: skip
+    return plan_disk(**{**usual, **changes})
+
+
+def test_automatic_cells_are_made_in_one_pass():
+    found = plan()
+    assert found.n_groups == 1
+    assert 8 * found.n_centers * (400 + 1) <= found.room
+
+
+def test_statistics_that_do_not_fit_are_made_in_several_passes():
+    found = plan(n_cells=4096, n_centers=4096 * 600)
+    assert found.n_groups > 8
+    assert 8 * 4096 * 600 * 601 / found.n_groups <= found.room
+
+
+def test_many_cores_with_little_memory_are_not_all_used():
+    found = plan(cores=64)
+    assert 2 <= found.n_workers < 10
+    assert (found.n_cells, found.n_centers) == (plan().n_cells, plan().n_centers)
+
+
+def test_too_little_memory_is_refused_with_the_way_out():
+    with pytest.raises(ParameterError, match=r"max_memory must be at least .* GB") as refused:
+        plan(n_cells=4, n_centers=40_000, max_memory=2e9)
+    enough = float(str(refused.value).split("at least ")[1].split(" GB")[0]) + 0.1
+    assert plan(n_cells=4, n_centers=40_000, max_memory=enough * 1e9)
+
+
+def test_a_row_group_that_does_not_fit_is_refused_with_its_size():
+    with pytest.raises(ParameterError, match="row groups of up to 9000 MB"):
+        plan(group_bytes=9e9)
+
+
+def test_a_refused_fit_can_be_tried_again_with_more_memory(table, tmp_path):
+    with pytest.raises(ParameterError, match="max_memory must be at least"):
+        on_disk(tmp_path, max_memory="1GB").fit(table)
+    on_disk(tmp_path, max_memory="3GB").fit(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("4GB", 4e9), ("1.5 g", 1.5e9), ("800MB", 8e8), (7, 7.0)]
+)
+def test_memory_may_be_written_in_words(text, wanted):
+    from parkrr.checks import check_bytes
+
+    assert check_bytes("max_memory", text) == wanted
+
+
+def test_memory_that_is_no_number_is_refused():
+    from parkrr.checks import check_bytes
+
+    with pytest.raises(ParameterError, match="max_memory must be bytes"):
+        check_bytes("max_memory", "much")
