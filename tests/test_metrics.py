@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm, rankdata
 
 from parkrr.kernels import Gaussian, Laplacian, Matern
-from parkrr.metrics import pulled_back, root, score_knots, standardising, with_scores
+from parkrr.metrics import places, pulled_back, root, score_knots, standardising, with_scores
 
 RADIAL = [Gaussian(1.3), Laplacian(2.0), Matern(1.1, 0.5), Matern(1.1, 1.5), Matern(0.9, 2.5)]
 
@@ -81,3 +81,27 @@ def test_the_slope_is_the_gradient_by_finite_differences(kernel):
     shift = torch.tensor([step, 0, 0], dtype=torch.float64)
     expected = (kernel(X + shift, Z) - kernel(X - shift, Z)) / (2 * step)
     torch.testing.assert_close(S * (X[:, :1] - Z[:, 0]), expected, rtol=1e-6, atol=1e-8)
+
+
+KNOTS = {
+    "normal": torch.randn(3, 256, generator=torch.Generator().manual_seed(0)).sort(1).values,
+    "heavy tails": torch.randn(3, 256, generator=torch.Generator().manual_seed(1))
+    .pow(9)
+    .sort(1)[0],
+    "equal": torch.full((2, 256), 7.0),
+    "few": torch.tensor([[0.0] * 100 + [1.0] * 100 + [5.0] * 56]),
+    "huge": torch.linspace(-3e38, 3e38, 256)[None],
+    "time stamps": torch.linspace(1.6e9, 1.7e9, 256, dtype=torch.float64)[None],
+}
+
+
+@pytest.mark.parametrize("name", sorted(KNOTS))
+def test_places_among_knots_are_those_of_a_plain_search(name):
+    knots = KNOTS[name]
+    rng = np.random.default_rng(0)
+    drawn = torch.from_numpy(rng.uniform(-1.2, 1.2, (len(knots), 5000))).to(knots)
+    spread = drawn * knots.abs().max() / 1.2
+    close = knots[:, torch.from_numpy(rng.integers(256, size=5000))]
+    values = torch.cat([spread, close, torch.nextafter(close, torch.tensor(0.0).to(close))], 1)
+    values = values.clamp(knots[:, :1], knots[:, -1:])
+    assert torch.equal(places(knots, values), torch.searchsorted(knots, values))

@@ -1,6 +1,7 @@
 """Models as files: what comes back is what was saved, and nothing else is accepted."""
 
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,13 @@ def test_a_saved_model_can_be_saved_again(tmp_path):
     plain(random_state=0).fit(X, y).save(tmp_path / "a.park")
     load(tmp_path / "a.park").save(tmp_path / "b.park")
     assert (tmp_path / "a.park").read_bytes() == (tmp_path / "b.park").read_bytes()
+
+
+def test_a_loaded_model_travels_to_a_process_in_about_the_size_of_its_file(tmp_path):
+    X, y = data(3000)
+    plain(n_cells=30, random_state=0).fit(X, y).save(tmp_path / "m.park")
+    size = (tmp_path / "m.park").stat().st_size
+    assert len(pickle.dumps(load(tmp_path / "m.park").model_)) < 1.5 * size
 
 
 def test_labels_and_columns_come_back(tmp_path):

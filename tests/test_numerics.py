@@ -257,3 +257,15 @@ def test_outliers_do_not_multiply_balanced_cells(centroids):
     assert 10 <= len(rows) <= 40
     assert rows.max() <= 4 * rows.mean()
     assert rows.min() >= 0.1 * rows.mean()
+
+
+def test_float32_gives_way_where_rows_lie_close_together_and_far_out():
+    """Squared norms of 250,000 leave float32 a hundredth for distances of about one."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)) + rng.choice([-500.0, 500.0], size=(400, 1))
+    y = np.sin(X[:, 0]) * np.cos(X[:, 1])
+    settings = {"kernel": Gaussian(1.0), "penalty": 1e-9, "n_cells": 1}
+    short = plain(**settings, precision="float32").fit(X, y)
+    assert short.model_.centers[0].dtype == torch.float64
+    long = plain(**settings, precision="float64").fit(X, y)
+    np.testing.assert_allclose(short.predict(X), long.predict(X), atol=5e-3)

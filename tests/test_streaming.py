@@ -61,13 +61,12 @@ def passes(found, ledger, **changes):
     ledger.mkdir(exist_ok=True)
     whole = Streaming(
         found.skeleton,
-        found.park.penalty,
+        replace(found.park, shown=False),
         found.rows,
         Ledger(str(ledger)),
         n_slices=5,
         n_groups=1,
         engine=LocalEngine(),
-        shown=False,
     )
     return replace(whole, **changes).fit()
 
@@ -190,7 +189,7 @@ def test_falkon_on_disk_is_the_nystrom_estimator_of_every_cell(table, tmp_path):
 def test_a_cell_on_disk_holds_exactly_the_rows_routed_to_it(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
     shuffling = Shuffling(found.skeleton, found.park, found.rows, Ledger(str(tmp_path)), 4, 1e9)
-    cells = [cell.load() for cell in shuffling.sort()]
+    cells = [cell.load() for cell in shuffling.cells(shuffling.sort())]
     X, y = (torch.from_numpy(a) for a in rows(12_000))
     model = found.skeleton.model
     cell_of = model.route(X)

@@ -1,6 +1,7 @@
 """Files of rows: what is found, and what is said when something is wrong."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -34,6 +35,13 @@ def test_a_folder_is_read_with_its_partitions(folder):
     assert table.features == ("x", "year")
     found, _ = all_of(table, ["x", "year"])
     assert found == {"x": [*range(10, 40)], "year": [1] * 10 + [2] * 10 + [3] * 10}
+
+
+def test_an_index_that_pandas_wrote_is_no_feature(tmp_path):
+    pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]}, index=[7, 3]).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert scan_parquet(tmp_path, target="y").features == ("x",)
 
 
 def test_blocks_have_the_size_asked_for_across_files(folder):

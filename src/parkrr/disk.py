@@ -30,7 +30,8 @@ from parkrr.ray_engine import RayEngine
 from parkrr.rowtable import RowTable, Target, learn_rows, learn_target
 from parkrr.settings import as_engine, chosen_park, given_sizes, park_of, patience, wish_of
 from parkrr.shuffling import Shuffling
-from parkrr.streaming import Skeleton, Streaming, lengths_of, skeleton
+from parkrr.skeleton import Skeleton, skeleton
+from parkrr.streaming import Streaming, lengths_of
 from parkrr.tables import ParquetTable, fingerprint
 from parkrr.tuning import Diary
 
@@ -132,13 +133,12 @@ def passes(decided: "Decided", ledger: Ledger) -> FitResult:
         engine = LocalEngine(min(engine.cores, sizes.n_workers))
     return Streaming(
         decided.skeleton,
-        park.penalty,
+        park,
         decided.rows,
         ledger,
         sizes.n_slices,
         sizes.n_groups,
         engine,
-        park.shown,
     ).fit()
 
 

@@ -278,8 +278,10 @@ def coarse_model(
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
     order = path.gcv(PENALTIES).argsort().cpu()
     fits = (path.weights(penalty) for penalty in PENALTIES[order].tolist())
-    short = Z.dtype == torch.float32
-    return CoarseModel(kernel, Z, next(a for a in fits if not (short and lost_in_float32(a))))
+    if Z.dtype == torch.float64:
+        return CoarseModel(kernel, Z, next(fits))
+    kept = (a for a in fits if not lost_in_float32(kernel, sample.X, Z, a))
+    return CoarseModel(kernel, Z, next(kept, path.weights(float(PENALTIES[-1]))))
 
 
 def fit_cell(task: CellTask) -> CellResult:

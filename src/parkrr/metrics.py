@@ -14,6 +14,8 @@ from parkrr.lifting import coordinate_limit
 
 CLIPPED = 0.005  # share of values at each end that does not count for a feature's spread
 KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows
+MAPPED_ROWS = 2**14  # at a time, so that a dozen passes over them stay in cache
+BINNED_ROWS, BINS = 1024, 1024  # rows from which the search for knots begins with a table
 SMALLEST_WEIGHT = 1e-6  # of a direction in the learned metric, beside the largest
 
 
@@ -50,6 +52,8 @@ class FeatureMap:
         """Rows X (n, d) as the kernel sees them, shape (n, e)."""
         if self.origin is None:
             return X.to(dtype)
+        if self.knots is not None and len(X) > MAPPED_ROWS:
+            return torch.cat([self(part, dtype) for part in torch.split(X, MAPPED_ROWS)])
         F = self.columns(X, dtype)
         if self.matrix is None:
             return F
@@ -76,7 +80,7 @@ class FeatureMap:
         assert self.levels is not None
         knots, levels = self.knots.to(X), self.levels.to(X)  # (d, k)
         values = X.T.contiguous().clamp(knots[:, :1], knots[:, -1:])  # (d, n)
-        after = torch.searchsorted(knots, values).clamp_(1, knots.shape[1] - 1)
+        after = places(knots, values).clamp_(1, knots.shape[1] - 1)
         low, high = knots.gather(1, after - 1), knots.gather(1, after)
         width = (high / 2 - low / 2).clamp_min(torch.finfo(X.dtype).tiny)
         part = ((values / 2 - low / 2) / width).clamp_(0, 1)
@@ -85,6 +89,34 @@ class FeatureMap:
     def with_matrix(self, matrix: Tensor | None) -> "FeatureMap":
         """The same columns, mixed by another matrix."""
         return replace(self, matrix=matrix)
+
+
+def places(knots: Tensor, values: Tensor) -> Tensor:
+    """How many knots (d, k) lie below each of the values (d, n), shape (d, n).
+
+    What searchsorted does, in half of its time for many values: a table of even bins says where
+    to begin, and few steps of bisection without a branch are left. With 9 features and 256 knots
+    searchsorted took 0.5 of the 3.6 microseconds a row of a pass over files.
+    """
+    if values.shape[1] < BINNED_ROWS:
+        return torch.searchsorted(knots, values)
+    k, low, high = knots.shape[1], knots[:, :1], knots[:, -1:]
+    width = (high - low) / BINS  # (d, 1)
+    # No value lies above the last knot, so its copies, which fill up few knots, are out of the way.
+    copies = torch.nn.functional.pad(knots[:, :-1] == high, (1, 0))
+    knots = knots.masked_fill(copies, torch.inf)
+    width = torch.where((width > 0) & width.isfinite(), width, torch.inf)
+    # A value near the end of a bin may be put in the next one, so a bin covers three.
+    edges = torch.arange(-1, BINS + 2, device=knots.device).to(knots)
+    below = torch.searchsorted(knots, low + (edges * width).nan_to_num(0.0))  # (d, bins + 3)
+    begin, most = below[:, :-3], int((below[:, 3:] - below[:, :-3]).max())
+    bins = ((values - low) / width).nan_to_num_(0.0).clamp_(0, BINS - 1).long()
+    at = begin.contiguous().gather(1, bins)
+    padded = torch.cat([knots, torch.full_like(low, torch.inf)], 1)
+    for step in (2**power for power in reversed(range(most.bit_length()))):
+        probe = (at + step - 1).clamp_max_(k)
+        at += step * (padded.gather(1, probe) < values)
+    return at
 
 
 def pulled_back(M: Tensor, matrix: Tensor) -> Tensor:

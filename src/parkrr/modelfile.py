@@ -73,8 +73,11 @@ def read_model(path: Path) -> tuple[Model, dict[str, Any]]:
         kernel=kernel_of(about["kernel"]),
         metric=FeatureMap(**inner(tensors, "metric.")),
         centroids=tensors["centroids"],
-        centers=[Z if far else Z.float() for Z, far in zip(centers, wide, strict=True)],
-        weights=list(torch.split(tensors["weights"], sizes)),
+        # Clones, for a view of all centres travels to another process with all of them.
+        centers=[
+            Z.clone() if far else Z.float().clone() for Z, far in zip(centers, wide, strict=True)
+        ],
+        weights=[w.clone() for w in torch.split(tensors["weights"], sizes)],
         intercept=tensors["intercept"],
         blend=Blend(**about["blend"]),
         coarse=coarse and CoarseModel(kernel_of(coarse), **inner(tensors, "coarse.")),

@@ -20,8 +20,8 @@ from parkrr.ledger import Ledger
 from parkrr.partition import assign
 from parkrr.progress import progress
 from parkrr.rowtable import RowTable, stacked
+from parkrr.skeleton import Skeleton
 from parkrr.sources import ArraySource, grouped
-from parkrr.streaming import Skeleton
 
 COPIES = 6  # of a cell's rows while it is fitted, or of a slice while it is sorted
 
@@ -142,7 +142,7 @@ class Shuffling:
     def fit(self) -> FitResult:
         """Sort, then fit what has not been fitted before."""
         start = time.perf_counter()
-        cells = self.sort()
+        cells = self.cells(self.sort())
         sorted_at = time.perf_counter()
         found = self.fit_cells(cells)
         model = replace(
@@ -153,8 +153,8 @@ class Shuffling:
         report = [cell.report for cell in found]
         return FitResult(model, report, sorted_at - start, time.perf_counter() - sorted_at)
 
-    def sort(self) -> list[DiskCell]:
-        """The cells, from slices that had no marker and those that had."""
+    def sort(self) -> dict[str, Any]:
+        """What is known of every slice, those sorted before and those that are sorted now."""
         slices = enumerate(self.rows.slices(self.n_slices))
         tasks = [SortTask(f"sorted-{k:05d}", rows) for k, rows in slices]
         found = {task.name: self.ledger.facts(task.name) for task in tasks}
@@ -165,7 +165,7 @@ class Shuffling:
             for k, facts in self.park.engine.run(work, todo):
                 found[todo[k].name] = facts
                 tick(todo[k].rows.n_rows)
-        return self.cells(found)
+        return found
 
     def cells(self, facts: dict[str, Any]) -> list[DiskCell]:
         """One for each centroid, from what each slice found."""
@@ -218,4 +218,4 @@ class Shuffling:
         table = torch.from_numpy(self.ledger.read(cell_name(q), 0, m * (e + t)).reshape(m, e + t))
         dtype = torch.float64 if facts["wide"] else torch.float32
         report = CellReport(**facts["report"])
-        return CellResult(table[:, :e].to(dtype), table[:, e:].clone(), report)
+        return CellResult(table[:, :e].to(dtype).clone(), table[:, e:].clone(), report)

@@ -1,7 +1,7 @@
 """Algorithm 1 for rows that stay on disk: one pass adds up the statistics of every cell.
 
-A sample of rows gives centroids and centres, lines 2 to 6 (:func:`skeleton`). Then every slice of
-the table is a task: its rows go to their cells and add K'W[K, Y] to those (:func:`accumulate`).
+A sample of rows gave centroids and centres (:mod:`parkrr.skeleton`). Every slice of the table is
+a task: its rows go to their cells and add K'W[K, Y] to those (:func:`accumulate`).
 Last, runs of cells are tasks that add up the slices in order and solve (:func:`solve_run`). So
 the result depends neither on who ran a task nor on how often.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,15 +24,14 @@ from parkrr.fit import (
     CellResult,
     FitResult,
     Park,
-    as_map,
-    check_kernel_range,
-    with_target_scaled,
 )
+from parkrr.kernels import Kernel
 from parkrr.ledger import Ledger
 from parkrr.model import Model
 from parkrr.partition import assign
 from parkrr.progress import progress
 from parkrr.rowtable import RowTable
+from parkrr.skeleton import Skeleton
 from parkrr.solvers import (
     LocalFit,
     add_gram,
@@ -42,65 +41,11 @@ from parkrr.solvers import (
     solve_statistics,
     statistics_jitter,
 )
-from parkrr.sources import ArraySource, Block, grouped
+from parkrr.sources import Block, grouped
 
 RUN_BYTES = 2**26  # statistics of the cells that one task solves
 BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive system
 TRIES = 3  # when results of finished tasks are lost with the disk they were on
-
-
-@dataclass(frozen=True)
-class Skeleton:
-    """All of a model but its weights, and what turns rows of the table into its rows.
-
-    Parameters
-    ----------
-    model
-        With weights of zero.
-    scale
-        Of the target.
-    weight
-        Mean weight of the rows of the sample, which becomes one.
-    """
-
-    model: Model
-    scale: float
-    weight: float
-
-    @property
-    def sizes(self) -> list[int]:
-        return [len(Z) for Z in self.model.centers]
-
-    def mapped(self, rows: Block) -> Block:
-        """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
-        X = self.model.narrowed(rows.X)
-        Y = (rows.Y.double() - self.model.intercept) / self.scale
-        if self.model.coarse is not None:
-            Y = Y - self.model.coarse(X) / self.scale
-        return Block(X, Y, None if rows.w is None else rows.w.double() / self.weight)
-
-
-def skeleton(park: Park, sample: ArraySource) -> Skeleton:
-    """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
-
-    Rows drawn uniformly from all cells are m rho_q of each, up to chance.
-    """
-    seeds = np.random.SeedSequence(park.seed).generate_state(4).tolist()
-    weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
-    rows, intercept, scale = with_target_scaled(sample, park.fit_intercept, park.dtype)
-    metric = as_map(park.metric, park.kernel, rows, seeds[0])
-    rows = rows.map(partial(metric, dtype=park.dtype)).load()
-    check_kernel_range(park.kernel, rows, park.dtype)
-    coarse, rows = park.fit_coarse(rows, seeds[3])
-    centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
-    centers = []
-    for cell in cells:
-        m_q = park.centers_of(cell, cell.n_rows / rows.n_rows)
-        centers.append(cell.block(slice(0, m_q)).X)  # (m_q, e)
-    zero = [torch.zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
-    scaled = coarse and replace(coarse, weights=coarse.weights * scale)
-    model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
-    return Skeleton(model, scale, weight)
 
 
 @dataclass(frozen=True)
@@ -137,7 +82,7 @@ class Statistics:
         return self.cells[q][-3:]
 
 
-def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str, float]:
+def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str, Any]:
     """Add up a slice and publish it; the weight of its rows in these cells.
 
     On one thread, for products on two round differently and a task run again must not.
@@ -148,8 +93,8 @@ def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str,
     return facts
 
 
-def added_up(skeleton: Skeleton, task: SliceTask) -> tuple[Statistics, dict[str, float]]:
-    """The statistics of a slice."""
+def added_up(skeleton: Skeleton, task: SliceTask) -> tuple[Statistics, dict[str, Any]]:
+    """The statistics of a slice, and the weight of its rows."""
     model = skeleton.model
     stats = Statistics(skeleton.sizes[task.first : task.last], len(model.intercept))
     wide = torch.empty(0, dtype=torch.float64)
@@ -183,8 +128,8 @@ def sorted_rows(
     start = sum(counts[:first])
     order = order[start : start + sum(counts[first:last])]
     counts = [count if first <= q < last else 0 for q, count in enumerate(counts)]
-    rows = Block(X[order], Y[order], None if w is None else w[order])
-    return rows, cell_of[order], counts
+    X, Y = X.index_select(0, order), Y.index_select(0, order)
+    return Block(X, Y, None if w is None else w[order]), cell_of[order], counts
 
 
 def count_rows(stats: Statistics, rows: Block, counts: list[int]) -> None:
@@ -225,10 +170,16 @@ def solve_run(skeleton: Skeleton, ledger: Ledger, total: Total, task: RunTask) -
         fits = [solve_cell(skeleton.model, task.first + k, stats, k, total) for k in cells]
     facts = {
         "reports": [asdict(fit.report) for fit in fits],
-        "wide": [lost_in_float32(fit.weights) for fit in fits],
+        "wide": [too_short(skeleton.model.kernel, fit) for fit in fits],
     }
     weights = torch.cat([fit.weights * skeleton.scale for fit in fits])
     ledger.publish(task.name, weights.numpy(), facts)
+
+
+def too_short(kernel: Kernel, fit: CellResult) -> bool:
+    """Whether float32 is too short for predictions of a cell, as its centres show."""
+    short = fit.centers.dtype == torch.float32
+    return short and lost_in_float32(kernel, fit.centers, fit.centers, fit.weights)
 
 
 def solve_cell(model: Model, q: int, stats: Statistics, place: int, total: Total) -> CellResult:
@@ -276,8 +227,8 @@ class Streaming:
     ----------
     skeleton
         All of the model but its weights.
-    penalty
-        lambda.
+    park
+        Settings.
     rows
         The table.
     ledger
@@ -286,24 +237,21 @@ class Streaming:
         Tasks of a pass; passes, each for some of the cells.
     engine
         Runs tasks.
-    shown
-        Whether to show progress.
     """
 
     skeleton: Skeleton
-    penalty: float
+    park: Park
     rows: RowTable
     ledger: Ledger
     n_slices: int
     n_groups: int
     engine: Engine
-    shown: bool
 
     def fit(self) -> FitResult:
         """The model, by tasks that have not been finished before."""
         start = time.perf_counter()
         for _ in range(TRIES):
-            total = Total(self.penalty, self.run_slices())
+            total = self.run_slices()
             passed = time.perf_counter()
             try:
                 self.run_cells(total)
@@ -331,18 +279,19 @@ class Streaming:
             for k, part in enumerate(slices)
         ]
 
-    def run_slices(self) -> float:
-        """Those without a marker; the weight of all rows."""
+    def run_slices(self) -> Total:
+        """Those without a marker; what all of them say together."""
         tasks = self.slice_tasks()
         found = {task.name: self.ledger.facts(task.name) for task in tasks}
         todo = [task for task in tasks if found[task.name] is None]
+        todo.sort(key=lambda task: -task.rows.n_rows)  # none is left to run alone
         total = sum(task.rows.n_rows for task in todo)
-        with progress("reading rows", total, "rows", self.shown) as tick:
+        with progress("reading rows", total, "rows", self.park.shown) as tick:
             work = partial(accumulate, self.skeleton, self.ledger)
             for k, facts in self.engine.run(work, todo):
                 found[todo[k].name] = facts
                 tick(todo[k].rows.n_rows)
-        return math.fsum(found[task.name]["weight"] for task in tasks)
+        return Total(self.park.penalty, math.fsum(found[task.name]["weight"] for task in tasks))
 
     def run_tasks(self) -> list[RunTask]:
         """Runs of cells of every group."""
@@ -360,7 +309,7 @@ class Streaming:
         """Runs of cells without a marker."""
         tasks = [task for task in self.run_tasks() if self.ledger.facts(task.name) is None]
         cells = sum(task.last - task.first for task in tasks)
-        with progress("solving cells", cells, "cells", self.shown) as tick:
+        with progress("solving cells", cells, "cells", self.park.shown) as tick:
             work = partial(solve_run, self.skeleton, self.ledger, total)
             for k, _ in self.engine.run(work, tasks):
                 tick(tasks[k].last - tasks[k].first)
@@ -376,7 +325,7 @@ class Streaming:
             sizes = self.skeleton.sizes[task.first : task.last]
             t = len(model.intercept)
             flat = torch.from_numpy(self.ledger.read(task.name, 0, sum(sizes) * t))
-            weights += torch.split(flat.view(-1, t), sizes)
+            weights += [w.clone() for w in torch.split(flat.view(-1, t), sizes)]
             reports += [CellReport(**report) for report in facts["reports"]]
             wide += facts["wide"]
         centers = [Z.double() if far else Z for Z, far in zip(model.centers, wide, strict=True)]

@@ -28,6 +28,7 @@ FOOTERS = 16  # read at once: each is a round trip on an object store
 # Row groups a sample is drawn from: all of them up to here, so that files sorted by time are
 # seen at 200 places and a sample of 10^11 rows does not read them all.
 LOOKED_AT = 200
+PANDAS_INDEX = "__index_level_"  # what pandas calls a column that is only its row numbers
 LOOKED_SHARE = 4  # and more of them if these hold fewer than four times the sample
 
 
@@ -171,7 +172,7 @@ def scan_parquet(
     target
         Column to predict, or several of them. Rows without a target are left out.
     features
-        Columns to predict from; None takes all others.
+        Columns to predict from; None takes all others, but for an index that pandas wrote.
     weight
         Column of row weights.
     filter
@@ -191,7 +192,8 @@ def scan_parquet(
     dataset = open_dataset(path, filesystem)
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     own = {*targets, weight}
-    chosen = tuple(features or [name for name in dataset.schema.names if name not in own])
+    others = [name for name in dataset.schema.names if not name.startswith(PANDAS_INDEX)]
+    chosen = tuple(features or [name for name in others if name not in own])
     for name in [*targets, *chosen, *([weight] if weight else [])]:
         if name not in dataset.schema.names:
             raise ParameterError(

@@ -1,0 +1,65 @@
+"""All of a model but its weights, decided on a sample; and how rows of a table meet it."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+
+from parkrr.fit import Park, as_map, check_kernel_range, with_target_scaled
+from parkrr.model import Model
+from parkrr.sources import ArraySource, Block
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """All of a model but its weights, and what turns rows of the table into its rows.
+
+    Parameters
+    ----------
+    model
+        With weights of zero.
+    scale
+        Of the target.
+    weight
+        Mean weight of the rows of the sample, which becomes one.
+    """
+
+    model: Model
+    scale: float
+    weight: float
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(Z) for Z in self.model.centers]
+
+    def mapped(self, rows: Block) -> Block:
+        """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
+        X = self.model.narrowed(rows.X)
+        Y = (rows.Y.double() - self.model.intercept) / self.scale
+        if self.model.coarse is not None:
+            Y = Y - self.model.coarse(X) / self.scale
+        return Block(X, Y, None if rows.w is None else rows.w.double() / self.weight)
+
+
+def skeleton(park: Park, sample: ArraySource) -> Skeleton:
+    """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
+
+    Rows drawn uniformly from all cells are m rho_q of each, up to chance.
+    """
+    seeds = np.random.SeedSequence(park.seed).generate_state(4).tolist()
+    weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
+    rows, intercept, scale = with_target_scaled(sample, park.fit_intercept, park.dtype)
+    metric = as_map(park.metric, park.kernel, rows, seeds[0])
+    rows = rows.map(partial(metric, dtype=park.dtype)).load()
+    check_kernel_range(park.kernel, rows, park.dtype)
+    coarse, rows = park.fit_coarse(rows, seeds[3])
+    centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
+    centers = []
+    for cell in cells:
+        m_q = park.centers_of(cell, cell.n_rows / rows.n_rows)
+        centers.append(cell.block(slice(0, m_q)).X)  # (m_q, e)
+    zero = [torch.zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
+    scaled = coarse and replace(coarse, weights=coarse.weights * scale)
+    model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
+    return Skeleton(model, scale, weight)
