@@ -57,16 +57,15 @@ def decided(table, tmp_path, **changes):
     return decide(learned(table, params, 0, classify=False), params, seed=0)
 
 
-def passes(found, ledger, **changes):
+def passes(found, ledger, engine=None, **changes):
     ledger.mkdir(exist_ok=True)
     whole = Streaming(
         found.skeleton,
-        replace(found.park, shown=False),
+        replace(found.park, shown=False, engine=engine or LocalEngine()),
         found.rows,
         Ledger(str(ledger)),
         n_slices=5,
         n_groups=1,
-        engine=LocalEngine(),
     )
     return replace(whole, **changes).fit()
 

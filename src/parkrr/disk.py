@@ -125,21 +125,13 @@ def check_possible(params: dict[str, Any]) -> None:
 def passes(decided: "Decided", ledger: Ledger) -> FitResult:
     """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
     park, sizes = decided.park, decided.sizes
+    if isinstance(park.engine, LocalEngine):  # no more than there is memory for
+        park = replace(park, engine=LocalEngine(min(park.engine.cores, sizes.n_workers)))
     if park.solver == "falkon":
         slices = -(-decided.rows.n_rows // sizes.sort_rows)
         return Shuffling(decided.skeleton, park, decided.rows, ledger, slices, sizes.room).fit()
-    engine = park.engine
-    if isinstance(engine, LocalEngine):
-        engine = LocalEngine(min(engine.cores, sizes.n_workers))
-    return Streaming(
-        decided.skeleton,
-        park,
-        decided.rows,
-        ledger,
-        sizes.n_slices,
-        sizes.n_groups,
-        engine,
-    ).fit()
+    counts = (sizes.n_slices, sizes.n_groups)
+    return Streaming(decided.skeleton, park, decided.rows, ledger, *counts).fit()
 
 
 class Decided(NamedTuple):

@@ -23,7 +23,7 @@ USED = 0.8  # share of the room that statistics take
 SLICE_ROWS = 2_000_000  # of one task, and between 8 and 64 of them
 SLICE_DISK = 8e9  # bytes of statistics on disk, if that leaves 8 tasks
 LEAST_SAMPLE = 100_000  # rows
-SORT_COPIES = 6  # of the rows that a task sorts
+SORT_COPIES = 6  # of the rows that a task sorts, or of a cell's while it is fitted
 LEAST_ROOM = 2**24
 
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from parkrr.common import ParKEstimator
 from parkrr.errors import ModelFileError
 from parkrr.modelfile import params_of, read_model
-from parkrr.rowtable import codes
+from parkrr.rowtable import codes, decoded
 from parkrr.tables import ParquetTable
 
 
@@ -203,10 +203,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class of each row of X (n, d), shape (n,)."""
-        scores = self.decision_function(X)
-        chosen = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen.astype(int)]
-        return labels
+        return decoded(self._predict(X), self.classes_)
 
 
 def load(path: str | Path) -> ParKRegressor | ParKClassifier:

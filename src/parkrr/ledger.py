@@ -1,7 +1,7 @@
 """Results of tasks as files, so that nothing finished is done again.
 
 A task's result is an array and some facts. The array is published under a name that depends on
-the task alone, then its marker, which holds the facts, the size and a digest: whatever dies in
+the task alone, then its marker, which holds the facts and a digest: whatever dies in
 between leaves a task without a marker, and such tasks are run again.
 """
 
@@ -77,9 +77,11 @@ class Ledger:
             self.compare(part, there.get(part), wanted)
 
     def begin(self, job: dict[str, Any]) -> None:
-        """Say whose folder it is."""
-        with publishing(Path(self.folder, "job.json")) as temporary:
-            temporary.write_text(json.dumps(job, indent=1))
+        """Say whose folder it is, unless it says so."""
+        path = Path(self.folder, "job.json")
+        if not path.exists():
+            with publishing(path) as temporary:
+                temporary.write_text(json.dumps(job, indent=1))
 
     def compare(self, part: str, there: Any, wanted: Any) -> None:
         """Refuse a job that differs, naming what does."""
@@ -136,13 +138,11 @@ class Ledger:
     def kept(
         self, name: str, make: Callable[[], Found], write: Callable[[Path, Found], None]
     ) -> None:
-        """Make a file and mark it, unless it is there and marked."""
+        """Make a file and mark it, unless it is there and marked; `write` publishes at once."""
         path, marker = Path(self.folder, name), self.path(name, "done")
         if marker.exists() and path.exists():
             return
-        found = make()
-        with publishing(path) as temporary:
-            write(temporary, found)
+        write(path, make())
         with publishing(marker) as temporary:
             temporary.touch()
 

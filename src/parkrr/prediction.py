@@ -18,6 +18,7 @@ from parkrr.errors import ParameterError
 from parkrr.ledger import Ledger, publishing
 from parkrr.model import Model
 from parkrr.progress import progress
+from parkrr.rowtable import decoded
 from parkrr.tables import ParquetTable, block_rows, fingerprint, write_parquet
 
 SLICE_ROWS = 2_000_000  # of a file that is written
@@ -69,8 +70,7 @@ class Predicting:
         """What the model's values (n, t) mean."""
         V = values.numpy()
         if self.classes is not None:
-            at = (V[:, 0] > 0).astype(int) if len(self.classes) == 2 else V.argmax(1)
-            return "prediction", pa.array(self.classes[at])
+            return "prediction", pa.array(decoded(V, self.classes))
         if V.shape[1] == 1:
             return "prediction", pa.array(V[:, 0])
         return "prediction", pa.FixedSizeListArray.from_arrays(pa.array(V.ravel()), V.shape[1])

@@ -25,7 +25,7 @@ from parkrr.diskplan import BLOCK_BYTES
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
 from parkrr.progress import progress
-from parkrr.sources import ArraySource, Block
+from parkrr.sources import ArraySource, Block, joined
 from parkrr.tables import Draw, ParquetTable, block_rows
 
 SLICES = 64  # tasks that look at a whole table
@@ -65,6 +65,13 @@ def codes(at: NDArray[Any], n_classes: int) -> NDArray[np.float32]:
     columns = [1] if n_classes == 2 else range(n_classes)
     coded: NDArray[np.float32] = np.equal.outer(at, columns).astype(np.float32) * 2 - 1
     return coded
+
+
+def decoded(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """The labels that values (n, k) or, of two classes, (n, 1) speak for, shape (n,)."""
+    at = (values[:, 0] > 0).astype(int) if len(classes) == 2 else values.argmax(1)
+    labels: NDArray[Any] = classes[at]
+    return labels
 
 
 @dataclass(frozen=True)
@@ -117,13 +124,13 @@ class RowTable:
 
     def load(self, engine: Engine) -> ArraySource:
         """All rows in memory."""
-        return joined(engine.map(all_of, self.slices(SLICES)))
+        return known(engine.map(all_of, self.slices(SLICES)))
 
     def sample(self, size: int, seed: int, engine: Engine) -> "tuple[ArraySource, float]":
         """About `size` rows in random order, each as likely; what share of those drawn count."""
         draws = self.table.sample(size, seed)
         bare = replace(self, table=replace(self.table, pieces=()))
-        rows = joined(engine.map(Reading(bare), draws))
+        rows = known(engine.map(Reading(bare), draws))
         order = np.random.default_rng(seed).permutation(rows.n_rows)
         drawn = sum(draw.count for draw in draws)
         return ArraySource(*rows.block(torch.from_numpy(order))), rows.n_rows / drawn
@@ -141,21 +148,15 @@ class Reading:
 
 def all_of(rows: RowTable) -> Block:
     """The rows of a slice as one block."""
-    return stacked(list(rows.blocks()))
+    return joined(list(rows.blocks())).block(slice(None))
 
 
-def stacked(blocks: Sequence[Block]) -> Block:
-    """Blocks as one."""
-    w = None if blocks[0].w is None else torch.cat([b.w for b in blocks if b.w is not None])
-    return Block(torch.cat([b.X for b in blocks]), torch.cat([b.Y for b in blocks]), w)
-
-
-def joined(blocks: Sequence[Block]) -> ArraySource:
+def known(blocks: Sequence[Block]) -> ArraySource:
     """Blocks as one source; refuses to go on without rows."""
-    block = stacked(blocks)
-    if not len(block.X):
+    rows = joined(blocks)
+    if not rows.n_rows:
         raise ParameterError(NO_TARGET)
-    return ArraySource(*block)
+    return rows
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from parkrr.diskplan import SORT_COPIES
 from parkrr.engine import torch_threads
 from parkrr.errors import ParameterError
 from parkrr.fit import CellReport, CellResult, CellTask, FitResult, Park, fit_cell
 from parkrr.ledger import Ledger
 from parkrr.partition import assign
 from parkrr.progress import progress
-from parkrr.rowtable import RowTable, stacked
-from parkrr.skeleton import Skeleton
-from parkrr.sources import ArraySource, grouped
-
-COPIES = 6  # of a cell's rows while it is fitted, or of a slice while it is sorted
+from parkrr.rowtable import RowTable
+from parkrr.skeleton import Skeleton, finished
+from parkrr.sources import ArraySource, grouped, joined
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def sort_slice(skeleton: Skeleton, ledger: Ledger, task: SortTask) -> dict[str, 
     """Publish the rows of a slice by cell: mapped features, targets, weight."""
     model = skeleton.model
     with torch_threads(1):
-        block = stacked([skeleton.mapped(block) for block in task.rows.blocks()])
+        block = joined([skeleton.mapped(block) for block in task.rows.blocks()])
         cell_of = assign(model.kernel, block.X, model.centroids)
     order, counts = grouped(cell_of, len(model.centroids))
     w = torch.ones(len(order), dtype=block.Y.dtype) if block.w is None else block.w
@@ -157,15 +156,8 @@ class Shuffling:
         """What is known of every slice, those sorted before and those that are sorted now."""
         slices = enumerate(self.rows.slices(self.n_slices))
         tasks = [SortTask(f"sorted-{k:05d}", rows) for k, rows in slices]
-        found = {task.name: self.ledger.facts(task.name) for task in tasks}
-        todo = [task for task in tasks if found[task.name] is None]
-        total = sum(task.rows.n_rows for task in todo)
-        with progress("sorting rows", total, "rows", self.park.shown) as tick:
-            work = partial(sort_slice, self.skeleton, self.ledger)
-            for k, facts in self.park.engine.run(work, todo):
-                found[todo[k].name] = facts
-                tick(todo[k].rows.n_rows)
-        return found
+        work = partial(sort_slice, self.skeleton, self.ledger)
+        return finished("sorting rows", work, tasks, self.ledger, self.park)
 
     def cells(self, facts: dict[str, Any]) -> list[DiskCell]:
         """One for each centroid, from what each slice found."""
@@ -186,11 +178,11 @@ class Shuffling:
         """Refuse cells that do not fit a core's share of the memory."""
         largest = max(cell.n_rows for cell in cells)
         each = (cells[0].width + cells[0].n_outputs + 1) * np.dtype(cells[0].dtype).itemsize
-        if largest * each * COPIES > self.room:
+        if largest * each * SORT_COPIES > self.room:
             raise ParameterError(
                 f"n_cells must be larger, or max_memory, for solver='falkon' on disk: the largest "
                 f"of {len(cells)} cells has {largest:,} rows, and a core has room for "
-                f"{int(self.room / each / COPIES):,}"
+                f"{int(self.room / each / SORT_COPIES):,}"
             )
 
     def fit_cells(self, cells: list[DiskCell]) -> list[CellResult]:

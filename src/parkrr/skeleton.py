@@ -1,13 +1,18 @@
-"""All of a model but its weights, decided on a sample; and how rows of a table meet it."""
+"""All of a model but its weights, decided on a sample; how rows meet it, and tasks over slices."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from parkrr.fit import Park, as_map, check_kernel_range, with_target_scaled
+from parkrr.ledger import Ledger
 from parkrr.model import Model
+from parkrr.progress import progress
+from parkrr.rowtable import RowTable
 from parkrr.sources import ArraySource, Block
 
 
@@ -63,3 +68,35 @@ def skeleton(park: Park, sample: ArraySource) -> Skeleton:
     scaled = coarse and replace(coarse, weights=coarse.weights * scale)
     model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
     return Skeleton(model, scale, weight)
+
+
+class TableTask(Protocol):
+    """A slice of a table, by the name of its result."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> RowTable: ...
+
+
+Slice = TypeVar("Slice", bound=TableTask)
+
+
+def finished(
+    label: str,
+    work: Callable[[Slice], dict[str, Any]],
+    tasks: Sequence[Slice],
+    ledger: Ledger,
+    park: Park,
+) -> dict[str, dict[str, Any]]:
+    """Run the tasks that have no marker, the largest first; what is known of all, in order."""
+    found = {task.name: ledger.facts(task.name) for task in tasks}
+    todo = [task for task in tasks if found[task.name] is None]
+    todo.sort(key=lambda task: -task.rows.n_rows)  # none is left to run alone
+    total = sum(task.rows.n_rows for task in todo)
+    with progress(label, total, "rows", park.shown) as tick:
+        for k, facts in park.engine.run(work, todo):
+            found[todo[k].name] = facts
+            tick(todo[k].rows.n_rows)
+    return found

@@ -4,7 +4,7 @@ A source hides where rows live; whoever reads it sees blocks of rows and nothing
 that a solver's only loop is over blocks. It knows no kernel.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -164,6 +164,21 @@ class ArraySource:
         order, counts = grouped(cell_of, n_cells)
         index = order if self.index is None else self.index[order]
         return [replace(self, index=part) for part in torch.split(index, counts)]
+
+
+def cuts(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """Runs (first, last) of about the same total length, at most `count` of them."""
+    ends = np.cumsum(lengths)
+    number = np.minimum(count - 1, (ends - 1) * count // ends[-1])
+    firsts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+    return list(zip(firsts, [*firsts[1:], len(lengths)], strict=True))
+
+
+def joined(blocks: Sequence[Block]) -> ArraySource:
+    """The rows of several blocks as one source."""
+    weights = [block.w for block in blocks if block.w is not None]
+    X, Y = torch.cat([block.X for block in blocks]), torch.cat([block.Y for block in blocks])
+    return ArraySource(X, Y, torch.cat(weights) if weights else None)
 
 
 def grouped(cell_of: Tensor, n_cells: int) -> tuple[Tensor, list[int]]:

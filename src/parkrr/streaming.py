@@ -13,25 +13,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.engine import Engine, torch_threads
+from parkrr.engine import torch_threads
 from parkrr.errors import CellError, ParameterError
-from parkrr.fit import (
-    CellReport,
-    CellResult,
-    FitResult,
-    Park,
-)
+from parkrr.fit import CellReport, CellResult, FitResult, Park
 from parkrr.kernels import Kernel
 from parkrr.ledger import Ledger
 from parkrr.model import Model
 from parkrr.partition import assign
 from parkrr.progress import progress
 from parkrr.rowtable import RowTable
-from parkrr.skeleton import Skeleton
+from parkrr.skeleton import Skeleton, finished
 from parkrr.solvers import (
     LocalFit,
     add_gram,
@@ -41,7 +35,7 @@ from parkrr.solvers import (
     solve_statistics,
     statistics_jitter,
 )
-from parkrr.sources import Block, grouped
+from parkrr.sources import Block, cuts, grouped
 
 RUN_BYTES = 2**26  # statistics of the cells that one task solves
 BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive system
@@ -235,8 +229,6 @@ class Streaming:
         Where results of tasks lie.
     n_slices, n_groups
         Tasks of a pass; passes, each for some of the cells.
-    engine
-        Runs tasks.
     """
 
     skeleton: Skeleton
@@ -245,7 +237,6 @@ class Streaming:
     ledger: Ledger
     n_slices: int
     n_groups: int
-    engine: Engine
 
     def fit(self) -> FitResult:
         """The model, by tasks that have not been finished before."""
@@ -282,15 +273,8 @@ class Streaming:
     def run_slices(self) -> Total:
         """Those without a marker; what all of them say together."""
         tasks = self.slice_tasks()
-        found = {task.name: self.ledger.facts(task.name) for task in tasks}
-        todo = [task for task in tasks if found[task.name] is None]
-        todo.sort(key=lambda task: -task.rows.n_rows)  # none is left to run alone
-        total = sum(task.rows.n_rows for task in todo)
-        with progress("reading rows", total, "rows", self.park.shown) as tick:
-            work = partial(accumulate, self.skeleton, self.ledger)
-            for k, facts in self.engine.run(work, todo):
-                found[todo[k].name] = facts
-                tick(todo[k].rows.n_rows)
+        work = partial(accumulate, self.skeleton, self.ledger)
+        found = finished("reading rows", work, tasks, self.ledger, self.park)
         return Total(self.park.penalty, math.fsum(found[task.name]["weight"] for task in tasks))
 
     def run_tasks(self) -> list[RunTask]:
@@ -311,7 +295,7 @@ class Streaming:
         cells = sum(task.last - task.first for task in tasks)
         with progress("solving cells", cells, "cells", self.park.shown) as tick:
             work = partial(solve_run, self.skeleton, self.ledger, total)
-            for k, _ in self.engine.run(work, tasks):
+            for k, _ in self.park.engine.run(work, tasks):
                 tick(tasks[k].last - tasks[k].first)
 
     def collect(self, slices_seconds: float, cells_seconds: float) -> FitResult:
@@ -331,11 +315,3 @@ class Streaming:
         centers = [Z.double() if far else Z for Z, far in zip(model.centers, wide, strict=True)]
         model = replace(model, weights=weights, centers=centers)
         return FitResult(model, reports, slices_seconds, cells_seconds)
-
-
-def cuts(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
-    """Runs (first, last) of about the same total length, at most `count` of them."""
-    ends = np.cumsum(lengths)
-    number = np.minimum(count - 1, (ends - 1) * count // ends[-1])
-    firsts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
-    return list(zip(firsts, [*firsts[1:], len(lengths)], strict=True))

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from parkrr.errors import ParameterError, SourceError
+from parkrr.sources import cuts
 
 FOOTERS = 16  # read at once: each is a round trip on an object store
 # Row groups a sample is drawn from: all of them up to here, so that files sorted by time are
@@ -80,10 +81,8 @@ class ParquetTable:
 
     def slices(self, count: int) -> "list[ParquetTable]":
         """The row groups in at most `count` runs of about as many rows each."""
-        ends = np.cumsum([piece.n_rows for piece in self.pieces])
-        number = np.minimum(count - 1, (ends - 1) * count // max(1, self.n_rows))
-        runs = (np.flatnonzero(number == k) for k in np.unique(number))
-        return [replace(self, pieces=tuple(self.pieces[i] for i in run)) for run in runs]
+        runs = cuts([piece.n_rows for piece in self.pieces], count)
+        return [replace(self, pieces=self.pieces[first:last]) for first, last in runs]
 
     def blocks(self, rows: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of all rows in order, in blocks of `rows` and a shorter last one."""
@@ -110,8 +109,8 @@ class ParquetTable:
         pieces = self.pieces
         most = max(LOOKED_AT, math.ceil(LOOKED_SHARE * size * len(pieces) / self.n_rows))
         if len(pieces) > most:  # one of each run of neighbours
-            cuts = np.linspace(0, len(pieces), most + 1)
-            pieces = tuple(pieces[int(rng.uniform(a, b))] for a, b in pairwise(cuts))
+            ends = np.linspace(0, len(pieces), most + 1)
+            pieces = tuple(pieces[int(rng.uniform(a, b))] for a, b in pairwise(ends))
         taken = quotas(np.array([piece.n_rows for piece in pieces]), size, rng)
         seeds = rng.integers(2**31, size=len(pieces))
         found = zip(pieces, taken.tolist(), seeds.tolist(), strict=True)

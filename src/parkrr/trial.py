@@ -17,7 +17,7 @@ from parkrr.metrics import FeatureMap
 from parkrr.model import CoarseModel, Model
 from parkrr.partition import HARD, Blend, nearest
 from parkrr.scouting import Note
-from parkrr.sources import ArraySource, Block
+from parkrr.sources import ArraySource, joined
 
 HELD_OUT = 0.2
 ALL_CELLS = 48  # up to here all take part
@@ -144,13 +144,6 @@ def prepare(park: Park, rows: ArraySource) -> Trial:
     n = (1 - HELD_OUT) * rows.total_weight
     others = replace(rows, index=rest.nonzero()[:, 0])
     return Trial(park, n, centroids[taken], kept, joined(judged_rows), others)
-
-
-def joined(blocks: list[Block]) -> ArraySource:
-    """The rows of several blocks as one source."""
-    weights = [block.w for block in blocks if block.w is not None]
-    X, Y = torch.cat([block.X for block in blocks]), torch.cat([block.Y for block in blocks])
-    return ArraySource(X, Y, torch.cat(weights) if weights else None)
 
 
 def around(park: Park, centroids: Tensor) -> tuple[list[int], set[int]]:
