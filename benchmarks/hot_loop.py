@@ -14,7 +14,7 @@ import torch
 
 from parkrr.engine import LocalEngine, torch_threads
 from parkrr.kernels import Gaussian
-from parkrr.solvers import LocalProblem, Shard, summed
+from parkrr.problem import LocalProblem, Shard, summed
 from parkrr.sources import ArraySource
 from recording import record
 

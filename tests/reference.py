@@ -67,3 +67,34 @@ def nystrom_weights(K_nm, K_mm, Y, penalty):
     """The exact Nystrom estimator (appendix): minimises eq. (12) over alpha = B beta."""
     n = len(K_nm)
     return np.linalg.lstsq(K_nm.T @ K_nm + penalty * n * K_mm, K_nm.T @ Y, rcond=None)[0]
+
+
+def ridge_regression(K_nm, K_mm, Y, w, ridge):
+    """The Nystrom estimator with row weights w (n,) and lambda n given as one number."""
+    A = K_nm.T @ (w[:, None] * K_nm) + ridge * K_mm
+    return np.linalg.lstsq(A, K_nm.T @ (w[:, None] * Y), rcond=None)[0]
+
+
+def left_out_changes(K_nm, K_mm, Y, w, ridge, groups):
+    """How much predictions of each group of rows fall when a fit is made without the group."""
+    whole = K_nm @ ridge_regression(K_nm, K_mm, Y, w, ridge)
+    changes = []
+    for group in groups:
+        kept = np.setdiff1d(np.arange(len(Y)), group)
+        weights = ridge_regression(K_nm[kept], K_mm, Y[kept], w[kept], ridge)
+        changes.append(whole[group] - K_nm[group] @ weights)
+    return np.concatenate(changes)
+
+
+def last_pivots(K, noise):
+    """K(x, x) of the first row of each matrix less what the others, with noise, explain."""
+    found = []
+    for matrix in K:
+        inner = matrix[1:, 1:] + noise * np.eye(len(matrix) - 1)
+        found.append(matrix[0, 0] - matrix[0, 1:] @ np.linalg.solve(inner, matrix[0, 1:]))
+    return np.array(found)
+
+
+def conformal_end(residuals, level):
+    """The ceil((n + 1) level)-th smallest residual: the end of split conformal prediction."""
+    return np.sort(residuals)[int(np.ceil((len(residuals) + 1) * level)) - 1]

@@ -10,12 +10,18 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
+from parkrr.cells import CellTask, fit_cell
 from parkrr.engine import LocalEngine, torch_threads
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.factors import Factor
-from parkrr.fit import CellTask, fit_cell
 from parkrr.kernels import Gaussian, Laplacian, Linear
-from parkrr.solvers import Direct, Falkon, LocalProblem, cheaper, conjugate_gradient, kernel_of_rows
+from parkrr.problem import LocalProblem, kernel_of_rows
+from parkrr.solvers import (
+    Direct,
+    Falkon,
+    cheaper,
+    conjugate_gradient,
+)
 from parkrr.sources import ArraySource
 from plain import plain
 

@@ -6,7 +6,10 @@ import torch
 
 from parkrr.kernels import Gaussian
 from parkrr.path import leave_one_out, penalty_path
-from parkrr.solvers import Direct, LocalProblem
+from parkrr.problem import LocalProblem
+from parkrr.solvers import (
+    Direct,
+)
 from parkrr.sources import ArraySource
 
 PENALTIES = torch.logspace(-6, 0, 7, dtype=torch.float64)

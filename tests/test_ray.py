@@ -30,7 +30,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from ondisk import frame, on_disk, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
-from parkrr.ray_engine import RayEngine  # noqa: E402
+from parkrr.ray_engine import FIRST_MEMORY, RayEngine, Try  # noqa: E402
 from parkrr.streaming import accumulate, solve_run  # noqa: E402
 from plain import plain  # noqa: E402
 
@@ -222,3 +222,43 @@ def visible(_):
 def test_tasks_that_ask_for_a_gpu_are_given_one(cluster):
     """Ray is told that there are two: this is about scheduling, nothing runs on a GPU."""
     assert set(RayEngine(num_gpus=1).map(visible, range(4))) <= {"0", "1"}
+
+
+@pytest.fixture
+def crowded_node(cluster, monkeypatch):
+    """A node whose memory monitor kills when a gigabyte more of this machine is in use than now."""
+    total, available = (
+        int(line.split()[1]) * 1024
+        for line in Path("/proc/meminfo").read_text().splitlines()
+        if line.startswith(("MemTotal", "MemAvailable"))
+    )
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "50")
+    monkeypatch.setenv("RAY_memory_usage_threshold", str(1 - (available - 2**30) / total))
+    store = {"object_store_memory": 80 << 20, "memory": 4 << 30}
+    node = cluster.add_node(num_cpus=3, node_ip_address="127.0.0.5", **store)
+    yield node
+    cluster.remove_node(node)
+
+
+def hungry(flag, _):
+    """Takes three gigabytes at first, and once that was too much says what it was promised."""
+    if not flag.exists():
+        flag.touch()
+        taken = bytearray(os.urandom(2**20) * 3072)
+        threading.Event().wait(600)
+        return len(taken)
+    return ray.get_runtime_context().get_assigned_resources().get("memory", 0)
+
+
+def test_a_task_killed_for_its_memory_is_promised_more(cluster, crowded_node, tmp_path):
+    engine = RayEngine(num_cpus=3)  # which no other node has
+    assert engine.map(partial(hungry, tmp_path / "flag"), [0]) == [FIRST_MEMORY]
+
+
+def test_what_a_task_is_promised_doubles_up_to_the_largest_node(cluster):
+    engine, error = RayEngine(), ray.exceptions.OutOfMemoryError("too much")
+    first = engine.again(Try(0, 0), error)
+    second = engine.again(first, error)
+    assert (first.memory, second.memory) == (FIRST_MEMORY, 2 * FIRST_MEMORY)
+    with pytest.raises(ray.exceptions.OutOfMemoryError):
+        engine.again(Try(5, 2**50), error)

@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.calibration import CalibrationDisplay
+from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -79,6 +81,14 @@ def rows():
 
 def test_the_grid_names_every_parameter():
     assert set(GRID) == set(ParKRegressor().get_params())
+    assert set(GRID) | {"class_weight"} == set(ParKClassifier().get_params())
+
+
+def test_grid_search_runs_over_class_weights(rows):
+    X, y = rows
+    grid = {"class_weight": [None, "balanced", {False: 1.0, True: 3.0}]}
+    search = GridSearchCV(ParKClassifier(random_state=0), grid, cv=2).fit(X, y > 0)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 @pytest.mark.parametrize("name", sorted(GRID))
@@ -138,3 +148,36 @@ def test_several_outputs_equal_as_many_fits(rows):
     together = model.fit(X, Y).predict(X)
     apart = [model.fit(X, Y[:, k]).predict(X) for k in (0, 1)]
     np.testing.assert_allclose(together, np.column_stack(apart), rtol=1e-7, atol=1e-7)
+
+
+def test_probabilities_come_out_of_cross_validation(rows):
+    X, y = rows
+    P = cross_val_predict(
+        ParKClassifier(random_state=0, progress=False), X, y > 0, cv=3, method="predict_proba"
+    )
+    np.testing.assert_allclose(P.sum(1), 1)
+    assert np.mean(P.argmax(1) == (y > 0)) > 0.9
+
+
+def test_a_calibration_curve_is_drawn(rows):
+    X, y = rows
+    model = ParKClassifier(random_state=0).fit(X, y > 0)
+    drawn = CalibrationDisplay.from_estimator(model, X, y > 0, n_bins=5)
+    assert 0 <= drawn.prob_true.min() <= drawn.prob_true.max() <= 1
+
+
+def test_shuffling_a_feature_that_matters_costs_most(rows):
+    X, y = rows
+    model = ParKRegressor(random_state=0).fit(X, y)
+    found = permutation_importance(model, X, y, n_repeats=3, random_state=0).importances_mean
+    assert found.argmin() == 2
+    assert found[:2].min() > 10 * found[2]
+
+
+@pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
+def test_partial_dependence_rises_with_a_feature_that_adds(estimator, rows):
+    X, y = rows
+    target = y if estimator is ParKRegressor else y > 0
+    model = estimator(random_state=0).fit(X, target)
+    found = partial_dependence(model, X, [1], grid_resolution=5)["average"][0]
+    assert (np.diff(found) > 0).all()

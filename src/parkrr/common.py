@@ -1,6 +1,8 @@
 """What the two estimators share: parameters, the fit, files."""
 
+import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,20 +17,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from parkrr import importance
+from parkrr.answering import Answering
 from parkrr.arrays import as_source, as_tensor, check_weights
-from parkrr.checks import check_device
+from parkrr.cells import CellReport
+from parkrr.checks import check_device, check_one_of
 from parkrr.columns import Columns, from_plain
 from parkrr.disk import learned, stays_on_disk, stream
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
-from parkrr.fit import CellReport, Coarse, FitResult, Park
+from parkrr.fit import Coarse, FitResult, Park
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap
 from parkrr.model import Model
-from parkrr.modelfile import params_of, plain_params, write_model
+from parkrr.modelfile import Saved, params_of, plain_params, write_model
 from parkrr.partition import Blend
-from parkrr.prediction import Predicting, numbers_only, predict_files
-from parkrr.rowtable import encode_frame, frame_table, learn_frame
+from parkrr.prediction import ANSWERS, Predicting, numbers_only, predict_files
+from parkrr.rowtable import Target, encode_frame, frame_table, learn_frame
 from parkrr.settings import (
     as_engine,
     chosen_park,
@@ -37,12 +41,12 @@ from parkrr.settings import (
     sizes_of,
     wish_of,
 )
-from parkrr.sources import ArraySource
+from parkrr.sources import FEW_ROWS, ArraySource, merged
 from parkrr.tables import ParquetTable
 from parkrr.tuning import Chosen, Diary
 
 
-class ParKEstimator(BaseEstimator):  # type: ignore[misc]
+class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: parameters, their rules, and a multi-output fit."""
 
     def __init__(
@@ -103,6 +107,8 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         """Fit all targets of rows in memory at once."""
         params = self.get_params(deep=False)
         wish, engine = wish_of(params), as_engine(self.engine)
+        # Each of few rows is left out in turn: with all its copies, or it would predict itself.
+        rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
         sizes = sizes_of(params, rows.n_rows, rows.X.shape[1], engine.local)
         park = park_of(params, wish, sizes, rows.n_rows, seed)
         park, diary = chosen_park(park, wish, patience(params), rows)
@@ -120,26 +126,35 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         params, seed = self.get_params(deep=False), as_seed(self.random_state)
         if stays_on_disk(table, params):
             found = stream(table, params, seed, classify)
-            rows = found.rows
+            self._name_target(found.rows.target)
             self._keep(found.result, found.settled, found.diary, found.looked_at)
-            self.seconds_ = found.seconds
+            self.seconds_ |= found.seconds
+            self._name(found.rows.columns)
         else:
             rows = learned(table, params, seed, classify)
+            self._name_target(rows.target)
             self._fit_rows(rows.load(as_engine(self.engine).local), seed)
-        self._name(rows.columns)
-        self._one_output = len(rows.target.names) == 1
-        if rows.target.classes is not None:
-            self.classes_ = rows.target.classes
+            self._name(rows.columns)
+
+    def _name_target(self, target: Target) -> None:
+        """What the columns of a table say of the target."""
+        self._one_output = len(target.names) == 1
+        if target.classes is not None:
+            self.classes_ = target.classes
 
     def _keep(self, result: FitResult, park: Park, diary: Diary, sample: Tensor) -> None:
         """What a fit leaves behind."""
+        start = time.perf_counter()
         self.model_ = result.model
         self.report_: list[CellReport] = result.report
         self.n_cells_ = len(result.report)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
         seconds = {"place": result.place_seconds, "cells": result.cells_seconds}
-        self.seconds_ = diary.seconds | seconds
-        self.chosen_ = Chosen(self._settled(park, result.model), diary.tried, diary.seconds)
+        self.seconds_: dict[str, float] = diary.seconds | seconds
+        tried, how = self._learn_uncertainty(result, park)
+        self.seconds_["uncertainty"] = time.perf_counter() - start
+        settled = self._settled(park, result.model)
+        self.chosen_ = Chosen(settled, [*diary.tried, *tried], diary.seconds, how)
         self.__dict__.pop("feature_importances_", None)  # of an earlier fit
         if isinstance(park.kernel, Radial):
             self.feature_importances_ = importance.importances(result.model, sample).cpu().numpy()
@@ -179,16 +194,47 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
                 columns.owners, self.feature_importances_, minlength=self.n_features_in_
             )
 
-    def _predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The model at X, shape (n, t)."""
+    @abstractmethod
+    def _learn_uncertainty(self, result: FitResult, park: Park) -> tuple[list[dict[str, Any]], str]:
+        """Learn from rows left out; what was compared, and what won."""
+
+    @abstractmethod
+    def _answering(self) -> Answering:
+        """The model with all that its answers need."""
+
+    def _rows(self, X: ArrayLike) -> Tensor:
+        """X as the numbers that the model was fitted to, shape (n, d)."""
         check_is_fitted(self)
         if self.columns_ is not None:
-            rows = as_tensor(encode_frame(self.columns_, X))
-        else:
-            rows = as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
-        out = self.model_.predict(rows, as_engine(self.engine).local.cores)
-        values: NDArray[np.float64] = out.numpy()
-        return values
+            return as_tensor(encode_frame(self.columns_, X))
+        return as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    @property
+    def _cores(self) -> int:
+        """Threads that predict."""
+        return as_engine(self.engine).local.cores
+
+    def novelty(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How far each row of X (n, d) lies from what its cell has seen, shape (n,).
+
+        The part of the row that is outside the span of the nearest centres of its cell, in
+        feature space: 0 at a centre, near 1 where the model has seen nothing and answers with
+        little more than the mean.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> model.novelty([[1.0], [1000.0]]).round(3)
+        array([0., 1.])
+        """
+        return self._answering().novelty(self._rows(X), self._cores)
+
+    @abstractmethod
+    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What was learned from rows left out, as plain facts and tensors."""
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file, which :func:`parkrr.load` reads.
@@ -209,14 +255,16 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
             "n_features_in_": self.n_features_in_,
             "feature_names_in_": None if names is None else names.tolist(),
             "feature_importances_": None if importances is None else importances.tolist(),
-            "chosen": [plain_params(self.chosen_.params), self.chosen_.tried, self.chosen_.seconds],
+            "chosen": [plain_params(self.chosen_.params), *self.chosen_[1:]],
             "seconds_": self.seconds_,
             "report_": [asdict(cell) for cell in self.report_],
         }
-        write_model(Path(path), self.model_, facts)
+        own, tensors = self._plain_uncertainty()
+        write_model(Path(path), self.model_, {**facts, "uncertainty": own}, tensors)
 
-    def _restore(self, model: Model, facts: dict[str, Any]) -> None:
+    def _restore(self, saved: Saved) -> None:
         """Take on what was saved."""
+        model, facts, _ = saved
         self.model_ = model
         columns, classes = facts["columns"], facts["classes"]
         self.columns_ = None if columns is None else from_plain(columns)
@@ -228,13 +276,20 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
         for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
             if facts[name] is not None:
                 setattr(self, name, np.array(facts[name], dtype=dtype))
-        params, tried, seconds = facts["chosen"]
-        self.chosen_ = Chosen(params_of(params, model.metric), tried, seconds)
+        params, *rest = facts["chosen"]
+        self.chosen_ = Chosen(params_of(params, model.metric), *rest)
         self.report_ = [CellReport(**cell) for cell in facts["report_"]]
         self.n_cells_ = len(self.report_)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)
 
-    def predict_to(self, source: ParquetTable, folder: str | Path, keys: Sequence[str] = ()) -> int:
+    def predict_to(
+        self,
+        source: ParquetTable,
+        folder: str | Path,
+        keys: Sequence[str] = (),
+        answers: Sequence[str] = ("prediction",),
+        coverage: float = 0.9,
+    ) -> int:
         """Predict all rows of files into Parquet files, a slice at a time.
 
         Parameters
@@ -245,7 +300,12 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
             Where files named part-00000.parquet and so on go. Interrupted, the same call goes on
             with those that are missing.
         keys
-            Columns to write beside the column "prediction".
+            Columns to write beside the answers.
+        answers
+            Which: "prediction"; "interval" (columns "lower" and "upper") and "std" of a regressor;
+            "probability" of a classifier, a list in the order of `classes_`; "novelty".
+        coverage
+            Of intervals.
 
         Returns
         -------
@@ -253,9 +313,12 @@ class ParKEstimator(BaseEstimator):  # type: ignore[misc]
             How many rows were predicted now.
         """
         check_is_fitted(self)
+        known = ANSWERS[type(self).__name__]
+        for name in answers:
+            check_one_of("answers", name, known)
         columns = self.columns_ or numbers_only(source, self.n_features_in_)
-        classes = getattr(self, "classes_", None)
-        predicting = Predicting(self.model_, columns, classes, tuple(keys), str(folder))
+        wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
+        predicting = Predicting(self._answering(), columns, *wanted)
         return predict_files(predicting, source, as_engine(self.engine), self.progress)
 
 

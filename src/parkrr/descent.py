@@ -26,7 +26,7 @@ from parkrr.gradients import gradient_products
 from parkrr.kernels import Radial
 from parkrr.metrics import mixed, pulled_back, root
 from parkrr.partition import rows_around
-from parkrr.solvers import kernel_of_rows
+from parkrr.problem import kernel_of_rows
 from parkrr.sources import ArraySource, Block
 
 BALL_ROWS = 800

@@ -31,6 +31,7 @@ from parkrr.rowtable import RowTable, Target, learn_rows, learn_target
 from parkrr.settings import as_engine, chosen_park, given_sizes, park_of, patience, wish_of
 from parkrr.shuffling import Shuffling
 from parkrr.skeleton import Skeleton, skeleton
+from parkrr.sources import Block
 from parkrr.streaming import Streaming, lengths_of
 from parkrr.tables import ParquetTable, fingerprint
 from parkrr.tuning import Diary
@@ -68,7 +69,7 @@ def learned(table: ParquetTable, params: dict[str, Any], seed: int, classify: bo
     if not table.target:
         raise ParameterError("target must name a column to fit; scan_parquet(..., target=...)")
     engine, shown = as_engine(params["engine"]), check_bool("progress", params["progress"])
-    target = learn_target(table, classify, engine)
+    target = learn_target(table, classify, params.get("class_weight"), engine)
     return learn_rows(table, target, LOOK_ROWS, seed, engine, shown)
 
 
@@ -146,10 +147,11 @@ class Decided(NamedTuple):
 
     def write(self, path: Path) -> None:
         """All of it, as plain data and tensors."""
-        labels = self.rows.target.classes
+        labels, weights = self.rows.target.classes, self.rows.target.class_weights
         facts = {
             "columns": self.rows.columns.plain(),
             "classes": None if labels is None else labels.tolist(),
+            "class_weights": None if weights is None else weights.tolist(),
             "sizes": vars(self.sizes),
             "penalty": self.park.penalty,
             "seed": self.park.seed,
@@ -160,15 +162,19 @@ class Decided(NamedTuple):
             "scale": self.skeleton.scale,
             "weight": self.skeleton.weight,
             "looked_at": self.looked_at.tolist(),
+            "counts": self.skeleton.counts,
         }
-        write_model(path, self.skeleton.model, facts)
+        X, Y, w = self.skeleton.left_out
+        more = {"X": X, "Y": Y} | ({} if w is None else {"w": w})
+        write_model(path, self.skeleton.model, facts, more)
 
     @classmethod
     def read(cls, path: Path, table: ParquetTable, params: dict[str, Any]) -> "Decided":
         """What was written there."""
-        model, facts = read_model(path)
-        labels = facts["classes"]
-        target = Target(table.target, None if labels is None else np.array(labels))
+        model, facts, more = read_model(path)
+        named = (facts[name] for name in ("classes", "class_weights"))
+        labels = (None if values is None else np.array(values) for values in named)
+        target = Target(table.target, *labels)
         rows = RowTable(table, from_plain(facts["columns"]), target)
         sizes = DiskPlan(**facts["sizes"])
         park = park_of(params, wish_of(params), sizes, rows.n_rows, facts["seed"])
@@ -183,7 +189,8 @@ class Decided(NamedTuple):
             dtype=getattr(torch, facts["dtype"]),
         )
         diary = Diary(facts["tried"], facts["seconds"])
-        built = Skeleton(model, facts["scale"], facts["weight"])
+        left_out = Block(more["X"], more["Y"], more.get("w"))
+        built = Skeleton(model, facts["scale"], facts["weight"], left_out, facts["counts"])
         return cls(
             rows, sizes, park, diary, built, torch.tensor(facts["looked_at"], dtype=torch.float64)
         )
@@ -193,13 +200,17 @@ def decide(rows: RowTable, params: dict[str, Any], seed: int) -> Decided:
     """Sizes, choices, centroids and centres, from a sample."""
     engine = as_engine(params["engine"])
     sizes = sizes_on_disk(rows, params, engine)
-    sample, kept = rows.sample(sizes.n_sample, seed, engine)
+    drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
+    sample, kept = rows.sample(drawn, seed, engine)
+    left_out = min(sizes.n_left_out, sample.n_rows)
     wish = wish_of(params)
     park = park_of(params, wish, sizes, rows.n_rows, seed)
-    park, diary = chosen_park(park, wish, patience(params), sample)
-    built = skeleton(park, sample)
+    # Rows left out see to it that the others' choices are judged, if there are others enough.
+    deciding = sample.rows(slice(0, max(sizes.n_sample, sample.n_rows - left_out)))
+    park, diary = chosen_park(park, wish, patience(params), deciding)
+    built = skeleton(park, sample, left_out)
     if wish.penalty:  # what stays the same as rows are added is lambda n
-        park = replace(park, penalty=park.penalty * sample.n_rows / (kept * rows.n_rows))
+        park = replace(park, penalty=park.penalty * deciding.n_rows / (kept * rows.n_rows))
     park = replace(park, metric=built.model.metric)
     statistics = 8 * sum(lengths_of(built.sizes, sample.n_outputs))
     sizes = replace(sizes, n_groups=groups_of(sizes, statistics))

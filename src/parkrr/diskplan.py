@@ -23,6 +23,8 @@ USED = 0.8  # share of the room that statistics take
 SLICE_ROWS = 2_000_000  # of one task, and between 8 and 64 of them
 SLICE_DISK = 8e9  # bytes of statistics on disk, if that leaves 8 tasks
 LEAST_SAMPLE = 100_000  # rows
+# Rows that are each left out to measure uncertainty, of each cell and at least and at most.
+LEFT_OUT_A_CELL, LEFT_OUT_ROWS = 200, (20_000, 400_000)
 SORT_COPIES = 6  # of the rows that a task sorts, or of a cell's while it is fitted
 LEAST_ROOM = 2**24
 
@@ -37,8 +39,8 @@ class DiskPlan:
         Cells, and centres of all cells together.
     n_slices, n_groups
         Tasks of a pass; passes, each for some of the cells.
-    n_sample
-        Rows that decide.
+    n_sample, n_left_out
+        Rows that decide; rows that are each left out to measure uncertainty.
     n_workers
         Tasks that run here at once.
     room
@@ -52,6 +54,7 @@ class DiskPlan:
     n_slices: int
     n_groups: int
     n_sample: int
+    n_left_out: int
     n_workers: int
     room: float
     sort_rows: int
@@ -101,7 +104,9 @@ def plan_disk(
     cells = n_cells or automatic_cells(n, first)
     centers = n_centers or CENTERS * cells
     sample = min(n, max(centers, PARTITION_ROWS_PER_CELL * cells, LEAST_SAMPLE))
-    promise = Promise(first.limit, width, t, group_bytes, sample)
+    few, many = LEFT_OUT_ROWS
+    left_out = min(n, many, max(few, LEFT_OUT_A_CELL * cells))
+    promise = Promise(first.limit, width, t, group_bytes, sample + left_out)
     statistics = 8.0 * centers * (centers / cells + t)
     largest = 3 * 8.0 * (2.7 * centers / cells) ** 2  # of one cell, and what solves it
     need = max(largest, LEAST_ROOM)
@@ -124,6 +129,7 @@ def plan_disk(
         n_slices=max(8, min(tasks, int(SLICE_DISK / statistics))),
         n_groups=math.ceil(statistics / room),
         n_sample=sample,
+        n_left_out=left_out,
         n_workers=workers,
         room=room,
         sort_rows=max(1, min(SLICE_ROWS, int(room / (SORT_COPIES * 8 * (2 * width + t + 1))))),
@@ -135,7 +141,8 @@ def automatic_cells(n: int, promise: Promise) -> int:
 
     Two, however many there are, so that a model does not depend on the machine.
     """
-    sample = SAMPLE_COPIES * 8 * CENTERS * (promise.width + promise.t) / 2
+    drawn = CENTERS + LEFT_OUT_A_CELL
+    sample = SAMPLE_COPIES * 8 * drawn * (promise.width + promise.t) / 2
     each = 8 * CENTERS * (CENTERS + promise.t) + USED * sample
     room = promise.room(2) if promise.room(2) > 0 else promise.room(1)
     return max(1, min(MOST_CELLS, int(room / each), n // (CENTERS * ROWS_A_CENTER)))

@@ -50,6 +50,10 @@ class Kernel(ABC):
         section = self.against(Z)
         return section(section.lift(X))
 
+    def among(self, Z: Tensor) -> Tensor:
+        """The kernel matrices of many small sets of rows Z (b, k, d), shape (b, k, k)."""
+        return torch.stack([self(rows, rows) for rows in Z])
+
 
 class Radial(Kernel):
     """A kernel of the distance alone. K(x, x) = 1, so its cells are Euclidean Voronoi cells."""
@@ -82,6 +86,11 @@ class Radial(Kernel):
 
     def distance(self, C: Tensor) -> Section:
         return InnerSection(C, norms=True)
+
+    def among(self, Z: Tensor) -> Tensor:
+        D = torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")
+        squares = D.square_().mul_(self.coefficient)
+        return self.profile([squares, *[torch.empty_like(D)] * (self.n_buffers - 1)], near=False)
 
     def at(self, lengthscale: float) -> "Radial":
         """The same kernel with another lengthscale."""

@@ -4,7 +4,7 @@ Knows no training data: centroids, the centres and weights of every cell, and of
 level if there is one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,17 +85,15 @@ class Model:
 
     def route(self, X: Tensor) -> Tensor:
         """The cell of each row of X (n, d), shape (n,): line 1 of Algorithm 2."""
-        return assign(self.kernel, self.narrowed(X), self.centroids)
+        return self.cell_of(self.narrowed(X))
+
+    def cell_of(self, X: Tensor) -> Tensor:
+        """The cell of each mapped row of X (n, e), shape (n,)."""
+        return assign(self.kernel, X, self.centroids)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Line 2 of Algorithm 2 for each row of X (n, d): its cell or several, blended, (n, t)."""
-        out = torch.empty(len(X), len(self.intercept), dtype=torch.float64)
-        longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
-        rows = min(longest, max(1, -(-len(X) // n_threads)))
-        runs = [slice(start, start + rows) for start in range(0, len(X), rows)]
-        with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
-            for run, part in zip(runs, pool.map(lambda r: self.run(X[r]), runs), strict=True):
-                out[run] = part
+        out = self.in_runs(lambda run: self.at(self.narrowed(run)), X, n_threads)
         if not bool(torch.isfinite(out).all()):
             raise NotFiniteError(
                 f"predictions must be finite, but {self.kernel!r} overflowed on rows with values "
@@ -103,9 +101,16 @@ class Model:
             )
         return out
 
-    def run(self, X: Tensor) -> Tensor:
-        """Predictions for some rows (n, t), sorted on the way so that each cell is met once."""
-        X = self.narrowed(X)
+    def in_runs(self, work: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Tensor:
+        """work(rows) of runs of rows X (n, d) on some threads, one after the other, (n, ...)."""
+        longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
+        rows = min(longest, max(1, -(-len(X) // n_threads)))
+        runs = torch.split(X, rows)
+        with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
+            return torch.cat(list(pool.map(work, runs)))
+
+    def at(self, X: Tensor) -> Tensor:
+        """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""
         answers = self.blend.answers(self.kernel, X, self.centroids)
         order, counts = grouped(answers.cell, len(self.centroids))
         row, cell_of = answers.row[order], answers.cell[order]

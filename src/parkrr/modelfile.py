@@ -4,10 +4,10 @@ The file holds what predictions need and nothing of the training rows but the ce
 of tensors are those of :class:`parkrr.model.Model`; cells are concatenated.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from parkrr.engine import LocalEngine
 from parkrr.errors import ModelFileError
 from parkrr.fit import Coarse
+from parkrr.intervals import Intervals, Posterior
 from parkrr.kernels import KERNELS, Kernel
 from parkrr.ledger import publishing
 from parkrr.metrics import FeatureMap
@@ -25,10 +26,21 @@ from parkrr.ray_engine import RayEngine
 from parkrr.tensorfile import read_tensors, write_tensors
 
 VERSION = 1
+NOTHING: Mapping[str, Tensor] = {}
 
 
-def write_model(path: Path, model: Model, facts: dict[str, Any]) -> None:
-    """Publish a model and plain facts about it at once, or not at all."""
+class Saved(NamedTuple):
+    """What a file holds: a model, plain facts, and more tensors."""
+
+    model: Model
+    facts: dict[str, Any]
+    more: dict[str, Tensor]
+
+
+def write_model(
+    path: Path, model: Model, facts: dict[str, Any], more: Mapping[str, Tensor] = NOTHING
+) -> None:
+    """Publish a model, plain facts about it and more tensors at once, or not at all."""
     sizes = [len(Z) for Z in model.centers]
     wide = [Z.dtype == torch.float64 for Z in model.centers]
     longest = torch.float64 if any(wide) else torch.float32
@@ -46,6 +58,7 @@ def write_model(path: Path, model: Model, facts: dict[str, Any]) -> None:
             tensors[f"metric.{field.name}"] = tensor
     if model.coarse is not None:
         tensors |= {"coarse.centers": model.coarse.centers, "coarse.weights": model.coarse.weights}
+    tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
     about = {
         "format": "parkrr model",
         "version": VERSION,
@@ -57,8 +70,8 @@ def write_model(path: Path, model: Model, facts: dict[str, Any]) -> None:
         write_tensors(temporary, tensors, {**about, "facts": facts})
 
 
-def read_model(path: Path) -> tuple[Model, dict[str, Any]]:
-    """The model in a file, and the facts."""
+def read_model(path: Path) -> Saved:
+    """What was written there."""
     tensors, about = read_tensors(path)
     if about.get("format") != "parkrr model" or about.get("version") != VERSION:
         raise ModelFileError(
@@ -82,7 +95,7 @@ def read_model(path: Path) -> tuple[Model, dict[str, Any]]:
         blend=Blend(**about["blend"]),
         coarse=coarse and CoarseModel(kernel_of(coarse), **inner(tensors, "coarse.")),
     )
-    return model, about["facts"]
+    return Saved(model, about["facts"], inner(tensors, "more."))
 
 
 def inner(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -134,6 +147,7 @@ PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (FeatureMap, lambda value: {"metric": "of the model"}),
     (Blend, lambda value: {"blend": asdict(value)}),
     (Coarse, lambda value: {"coarse": plain_coarse(value)}),
+    (dict, lambda value: {"pairs": [list(pair) for pair in value.items()]}),
     (RayEngine, lambda value: "ray"),
     (LocalEngine, lambda value: "local"),
     (np.random.RandomState, lambda value: None),
@@ -154,6 +168,35 @@ def value_of(value: Any, metric: FeatureMap) -> Any:
         return kernel_of(data)
     if kind == "blend":
         return Blend(**data)
+    if kind == "pairs":
+        return dict(data)
     if kind == "coarse":
         return Coarse(data["n_centers"], data["kernel"] and kernel_of(data["kernel"]))
     return metric
+
+
+def plain_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Intervals as plain facts and tensors."""
+    learned = intervals.learned
+    facts = {"how": intervals.how, "n": intervals.n}
+    facts["kernel"] = learned and plain_kernel(learned.kernel)
+    tensors = {
+        "noise": intervals.posterior.noise,
+        "ridge": intervals.posterior.ridge,
+        "factors": intervals.factors,
+        "quantiles": intervals.quantiles,
+    }
+    if learned is not None:
+        tensors |= {"centers": learned.centers, "weights": learned.weights}
+    return facts, tensors
+
+
+def intervals_from(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Intervals:
+    """The intervals that facts and tensors describe."""
+    learned = None
+    if facts["kernel"] is not None:
+        kernel = kernel_of(facts["kernel"])
+        learned = CoarseModel(kernel, tensors["centers"], tensors["weights"])
+    posterior = Posterior(tensors["noise"], tensors["ridge"])
+    rest = (tensors["factors"], tensors["quantiles"], facts["n"])
+    return Intervals(posterior, facts["how"], learned, *rest)

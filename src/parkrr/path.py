@@ -13,12 +13,9 @@ from torch import Tensor
 
 from parkrr.factors import Factor
 from parkrr.kernels import Kernel
+from parkrr.problem import LocalProblem, Shard, kernel_of_rows, summed
 from parkrr.solvers import (
-    LocalProblem,
-    Shard,
-    kernel_of_rows,
     statistics_jitter,
-    summed,
     whitened,
 )
 from parkrr.sources import ArraySource, Source

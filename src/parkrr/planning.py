@@ -13,7 +13,7 @@ import torch
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
-from parkrr.solvers import kernel_of_rows
+from parkrr.problem import kernel_of_rows
 
 # Rows of a cell and the share of them that are centres, from the best to the fastest.
 LADDER = (

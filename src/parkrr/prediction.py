@@ -1,7 +1,7 @@
 """Predictions from files to files, in constant memory."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,18 +11,22 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from parkrr.answering import Answering
 from parkrr.columns import Columns, Number
 from parkrr.diskplan import BLOCK_BYTES
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
 from parkrr.ledger import Ledger, publishing
-from parkrr.model import Model
 from parkrr.progress import progress
-from parkrr.rowtable import decoded
 from parkrr.tables import ParquetTable, block_rows, fingerprint, write_parquet
 
 SLICE_ROWS = 2_000_000  # of a file that is written
 VERSION = 1
+ENDS = ("lower", "upper")  # columns of an interval
+ANSWERS = {
+    "ParKRegressor": ("prediction", "interval", "std", "novelty"),
+    "ParKClassifier": ("prediction", "probability", "novelty"),
+}
 
 
 class Part(NamedTuple):
@@ -38,20 +42,23 @@ class Predicting:
 
     Parameters
     ----------
-    model, columns
-        The model, and how columns become its numbers.
-    classes
-        Labels of a classification.
+    answering, columns
+        What answers, and how columns become its numbers.
     keys
-        Columns to write beside the predictions.
+        Columns to write beside the answers.
+    answers
+        What to write: some of `ANSWERS`.
+    coverage
+        Of intervals.
     folder
         Where files go.
     """
 
-    model: Model
+    answering: Answering
     columns: Columns
-    classes: NDArray[Any] | None
     keys: tuple[str, ...]
+    answers: tuple[str, ...]
+    coverage: float
     folder: str
 
     def __call__(self, part: Part) -> int:
@@ -60,32 +67,51 @@ class Predicting:
             return write_parquet(str(temporary), self.blocks(part.table))
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:
-        """Keys and predictions of all rows, a block at a time."""
+        """Keys and answers of all rows, a block at a time."""
         names = list(dict.fromkeys([*self.columns.names, *self.keys]))
         for block in table.blocks(block_rows(self.columns.width, BLOCK_BYTES), names):
             X = torch.from_numpy(self.columns.encode(block))
-            yield block.select(self.keys).append_column(*self.answers(self.model.predict(X)))
+            found = block.select(self.keys)
+            for name in self.answers:
+                for column, values in self.answer(name, X).items():
+                    found = found.append_column(column, as_column(values))
+            yield found
 
-    def answers(self, values: torch.Tensor) -> tuple[str, pa.Array]:
-        """What the model's values (n, t) mean."""
-        V = values.numpy()
-        if self.classes is not None:
-            return "prediction", pa.array(decoded(V, self.classes))
-        if V.shape[1] == 1:
-            return "prediction", pa.array(V[:, 0])
-        return "prediction", pa.FixedSizeListArray.from_arrays(pa.array(V.ravel()), V.shape[1])
+    def answer(self, name: str, X: torch.Tensor) -> dict[str, NDArray[Any]]:
+        """One kind of answer to rows X (n, d), by the names of its columns."""
+        if name == "interval":
+            return dict(zip(ENDS, self.answering.interval(X, self.coverage), strict=True))
+        ask: dict[str, Callable[[torch.Tensor], NDArray[Any]]] = {
+            "prediction": self.answering.predictions,
+            "std": self.answering.std,
+            "novelty": self.answering.novelty,
+            "probability": self.answering.probabilities,
+        }
+        return {name: ask[name](X)}
 
     def digest(self) -> str:
         """Of all that predictions depend on, to tell whether files came from the same model."""
-        model, coarse = self.model, self.model.coarse
+        answering = self.answering
+        model, coarse, bars = answering.model, answering.model.coarse, answering.intervals
         parts = [model.centroids, *model.centers, *model.weights, model.intercept]
         parts += [] if coarse is None else [coarse.centers, coarse.weights]
         parts += [tensor for tensor in vars(model.metric).values() if tensor is not None]
-        words = (model.kernel, model.blend, coarse and coarse.kernel, self.columns, self.classes)
+        parts += [] if bars is None else [bars.quantiles, bars.posterior.noise]
+        words = (
+            *(model.kernel, model.blend, coarse and coarse.kernel, self.columns),
+            *(answering.classes, answering.calibration and answering.calibration.plain()),
+        )
         total = hashlib.sha256(repr(words).encode())
         for tensor in parts:
             total.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
         return total.hexdigest()
+
+
+def as_column(values: NDArray[Any]) -> pa.Array:
+    """Answers (n,), or (n, k) as lists of k."""
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
 def predict_files(predicting: Predicting, table: ParquetTable, engine: Engine, shown: bool) -> int:
@@ -94,7 +120,12 @@ def predict_files(predicting: Predicting, table: ParquetTable, engine: Engine, s
     ledger = Ledger(predicting.folder)
     job = {
         "version": VERSION,
-        "parameters": {"model": predicting.digest(), "keys": predicting.keys},
+        "parameters": {
+            "model": predicting.digest(),
+            "keys": predicting.keys,
+            "answers": predicting.answers,
+            "coverage": predicting.coverage,
+        },
         "table": {"filter": str(table.filter)},
         "files": fingerprint(table),
     }
@@ -120,8 +151,9 @@ def check_columns(predicting: Predicting, table: ParquetTable) -> None:
                 f"source must have the columns of fit and of keys, but {name!r} is not one of "
                 f"{table.schema.names}"
             )
-    if "prediction" in predicting.keys:
-        raise ParameterError("keys must not hold 'prediction', which is the column of answers")
+    written = {*predicting.answers, *(ENDS if "interval" in predicting.answers else ())}
+    for name in sorted(written & set(predicting.keys)):
+        raise ParameterError(f"keys must not hold {name!r}, which is a column of answers")
 
 
 def numbers_only(table: ParquetTable, n_features: int) -> Columns:

@@ -72,7 +72,7 @@ class Refining:
 
     def run(self, guesses: list[Guess]) -> tuple[Guess, torch.dtype]:
         """The best of these and of what follows from them, and in what it should be fitted."""
-        who = roll(self.rows, guesses[0].predict, self.seed)
+        who = roll(self.rows, guesses[0].predict, self.seed, self.park.seed)
         found = [self.vote(guesses[0], who, () if self.metric else FIRST_STEPS)]
         if self.metric:
             found += [self.vote(guess, who, ()) for guess in self.raced(guesses, who)]

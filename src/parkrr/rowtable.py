@@ -1,6 +1,7 @@
 """Rows of a table as blocks of numbers: files, columns and target together."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,10 +44,20 @@ class Target:
         Of the columns.
     classes
         Labels of a classification, in order; None for numbers.
+    class_weights
+        What rows of each class count, shape (k,); None if all count one.
     """
 
     names: tuple[str, ...]
     classes: NDArray[Any] | None = None
+    class_weights: NDArray[np.float64] | None = None
+
+    def weights(self, Y: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """The weight of each row by its class, from codes Y (n, t), shape (n,)."""
+        if self.class_weights is None or self.classes is None:
+            return None
+        found: NDArray[np.float64] = self.class_weights[class_numbers(Y, len(self.classes))]
+        return found
 
     def encode(self, table: pa.Table) -> NDArray[np.float64]:
         """Targets (n, t), NaN where there is none; classes as codes of +1 and -1."""
@@ -67,10 +78,16 @@ def codes(at: NDArray[Any], n_classes: int) -> NDArray[np.float32]:
     return coded
 
 
+def class_numbers(values: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
+    """The classes that values (n, k) or, of two, (n, 1) speak for, by number, shape (n,)."""
+    at: NDArray[np.int64]
+    at = (values[:, 0] > 0).astype(np.int64) if n_classes == 2 else values.argmax(1)
+    return at
+
+
 def decoded(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     """The labels that values (n, k) or, of two classes, (n, 1) speak for, shape (n,)."""
-    at = (values[:, 0] > 0).astype(int) if len(classes) == 2 else values.argmax(1)
-    labels: NDArray[Any] = classes[at]
+    labels: NDArray[Any] = classes[class_numbers(values, len(classes))]
     return labels
 
 
@@ -117,6 +134,9 @@ class RowTable:
                     f"{w[~(w >= 0)][0]}; filter such rows out"
                 )
             kept &= w > 0
+        by_class = self.target.weights(Y)
+        if by_class is not None:
+            w = by_class if w is None else w * by_class
         X = self.columns.encode(table)
         if not kept.all():
             X, Y, w = X[kept], Y[kept], None if w is None else w[kept]
@@ -176,6 +196,8 @@ class Tallying:
         """Of the rows of a block that have a target and a weight."""
         Y = self.target.encode(block)
         w = np.ones(len(Y)) if table.weight is None else numbers(block[table.weight])
+        by_class = self.target.weights(Y)
+        w = w if by_class is None else w * by_class
         kept = np.isfinite(Y).all(1) & (w > 0)
         rows = block.filter(pa.array(kept))
         return {name: tally(rows[name], Y[kept], w[kept]) for name in self.names}
@@ -188,31 +210,52 @@ def plain_labels(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values
 
 
-def labels_of(table: ParquetTable) -> set[Any]:
-    """The labels in a slice."""
+def labels_of(table: ParquetTable) -> "Counter[Any]":
+    """The labels in a slice, and how many rows have each."""
     [name] = table.target
-    found: set[Any] = set()
+    found: Counter[Any] = Counter()
     for block in table.blocks(block_rows(1, BLOCK_BYTES), [name]):
-        found |= set(plain_labels(block[name]).unique().to_pylist())
+        counts = plain_labels(block[name]).value_counts()
+        labels, rows = counts.field("values").to_pylist(), counts.field("counts").to_pylist()
+        found.update(dict(zip(labels, rows, strict=True)))
         if len(found) > MOST_CLASSES:
             raise ParameterError(
                 f"target must have at most {MOST_CLASSES} labels to be classified, but {name!r} "
                 f"has more; fit numbers with ParKRegressor"
             )
-    missing = {label for label in found if isinstance(label, float) and math.isnan(label)}
-    return found - missing - {None}
+    missing = [label for label in found if isinstance(label, float) and math.isnan(label)]
+    for label in (*missing, None):
+        found.pop(label, None)
+    return found
 
 
-def learn_target(table: ParquetTable, classify: bool, engine: Engine) -> Target:
+def learn_target(table: ParquetTable, classify: bool, class_weight: Any, engine: Engine) -> Target:
     """How the target becomes numbers; classes are found in a pass over its column."""
     if not classify:
         return Target(table.target)
     if len(table.target) != 1:
         raise ParameterError(f"target must be one column of labels, got {table.target!r}")
-    found = set().union(*engine.map(labels_of, table.slices(SLICES)))
+    found = sum(engine.map(labels_of, table.slices(SLICES)), Counter())
     if not found:
         raise ParameterError(NO_TARGET)
-    return Target(table.target, np.array(sorted(found)))
+    labels = sorted(found)
+    weights = class_weights(class_weight, labels, np.array([found[label] for label in labels]))
+    return Target(table.target, np.array(labels), weights)
+
+
+def class_weights(
+    class_weight: Any, labels: Sequence[Any], counts: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    """What rows of each class count, (k,): "balanced" gives all classes the same weight."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        balanced: NDArray[np.float64] = counts.sum() / (len(counts) * counts)
+        return balanced
+    weights = np.array([float(dict(class_weight).get(label, 1.0)) for label in labels])
+    if not (np.isfinite(weights).all() and (weights > 0).all()):
+        raise ParameterError(f"class_weight must hold weights > 0, got {class_weight!r}")
+    return weights
 
 
 def learn_rows(

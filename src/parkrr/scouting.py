@@ -18,7 +18,7 @@ from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap
 from parkrr.model import CoarseModel
 from parkrr.path import PENALTIES, PenaltyPath, leave_one_out, penalty_path
-from parkrr.solvers import LocalProblem
+from parkrr.problem import LocalProblem
 from parkrr.sources import ArraySource
 
 STEPS = (4.0, 2.0, math.sqrt(2.0))  # of the lengthscale, coarse to fine

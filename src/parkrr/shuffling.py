@@ -2,9 +2,10 @@
 
 Each slice of the table is a task that maps its rows, sorts them by cell and writes them down
 (:func:`sort_slice`); a cell is then a piece of each of these files. Cells are fitted as those in
-memory are (:func:`parkrr.fit.fit_cell`), one a core at a time.
+memory are (:func:`parkrr.cells.fit_cell`), one a core at a time.
 """
 
+import math
 import time
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,16 +14,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from parkrr.cells import CellReport, CellResult, CellTask, fit_cell
 from parkrr.diskplan import SORT_COPIES
 from parkrr.engine import torch_threads
 from parkrr.errors import ParameterError
-from parkrr.fit import CellReport, CellResult, CellTask, FitResult, Park, fit_cell
+from parkrr.fit import FitResult, Park
 from parkrr.ledger import Ledger
+from parkrr.leftout import join_left_out
 from parkrr.partition import assign
 from parkrr.progress import progress
 from parkrr.rowtable import RowTable
 from parkrr.skeleton import Skeleton, finished
-from parkrr.sources import ArraySource, grouped, joined
+from parkrr.sources import JUDGES, ArraySource, Block, grouped, joined
 
 
 @dataclass(frozen=True)
@@ -80,14 +83,15 @@ class DiskCell:
         return sum(self.counts)
 
     def load(self) -> ArraySource:
-        """Its rows in memory, in the order of the table."""
+        """Its rows in memory, in an order of chance, so that the last ones stand for all."""
         each = self.width + self.n_outputs + 1
         parts = [
             self.ledger.read(name, start * each, (start + count) * each, self.dtype)
             for name, start, count in zip(self.names, self.starts, self.counts, strict=True)
         ]
-        rows = torch.from_numpy(np.concatenate(parts).reshape(-1, each))
-        X, Y, w = torch.split(rows, [self.width, self.n_outputs, 1], dim=1)
+        rows = np.concatenate(parts).reshape(-1, each)
+        mixed = torch.from_numpy(np.random.default_rng(self.n_rows).permutation(rows))
+        X, Y, w = torch.split(mixed, [self.width, self.n_outputs, 1], dim=1)
         weighted = bool((w != 1).any())
         return ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
 
@@ -96,13 +100,18 @@ def fit_and_publish(ledger: Ledger, task: CellTask) -> CellResult:
     """Fit a cell and keep its centres and weights."""
     with torch_threads(task.n_threads):
         found = fit_cell(task)
-    table = torch.cat([found.centers.double(), found.weights], 1)  # (m_q, e + t)
+    X, Y, w = found.rows or Block(found.centers[:0], found.weights[:0], None)
+    change = found.weights[:0] if found.change is None else found.change
+    w = torch.ones(len(X), dtype=torch.float64) if w is None else w
+    tables = [found.centers, found.weights, X, Y, w, change]
     facts = {
         "centers": len(found.centers),
+        "left_out": len(X),
         "wide": found.centers.dtype == torch.float64,
         "report": asdict(found.report),
     }
-    ledger.publish(cell_name(task.q), table.numpy(), facts)
+    numbers = torch.cat([table.double().reshape(-1) for table in tables])
+    ledger.publish(cell_name(task.q), numbers.numpy(), facts)
     return found
 
 
@@ -150,7 +159,15 @@ class Shuffling:
             weights=[cell.weights * self.skeleton.scale for cell in found],
         )
         report = [cell.report for cell in found]
-        return FitResult(model, report, sorted_at - start, time.perf_counter() - sorted_at)
+        seconds = (sorted_at - start, time.perf_counter() - sorted_at)
+        left_out = join_left_out(model, found, self.skeleton.scale)
+        return FitResult(model, report, *seconds, left_out)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Mapped features, and targets."""
+        model = self.skeleton.model
+        return model.centroids.shape[1], len(model.intercept)
 
     def sort(self) -> dict[str, Any]:
         """What is known of every slice, those sorted before and those that are sorted now."""
@@ -164,11 +181,9 @@ class Shuffling:
         counts = np.array([part["counts"] for part in facts.values()])  # (slices, Q)
         weights = np.array([part["weights"] for part in facts.values()]).sum(0)  # (Q,)
         starts = counts.cumsum(1) - counts
-        model = self.skeleton.model
-        shape = (model.centroids.shape[1], len(model.intercept))
-        dtype = str(model.centroids.dtype).removeprefix("torch.")
+        dtype = str(self.skeleton.model.centroids.dtype).removeprefix("torch.")
         cells = [
-            DiskCell(self.ledger, tuple(facts), tuple(a), tuple(n), float(w), *shape, dtype)
+            DiskCell(self.ledger, tuple(facts), tuple(a), tuple(n), float(w), *self.shape, dtype)
             for a, n, w in zip(starts.T.tolist(), counts.T.tolist(), weights, strict=True)
         ]
         self.check(cells)
@@ -188,7 +203,8 @@ class Shuffling:
     def fit_cells(self, cells: list[DiskCell]) -> list[CellResult]:
         """Every cell, the largest first, each on as many threads as if all were to be fitted."""
         total = sum(cell.total_weight for cell in cells)
-        tasks = self.park.tasks(cells, total, self.park.seed)
+        left_out = [math.ceil(JUDGES * cell.n_rows) for cell in cells]
+        tasks = self.park.tasks(cells, total, self.park.seed, left_out)
         earlier = {task.q: self.published(task.q) for task in tasks}
         found = {q: result for q, result in earlier.items() if result is not None}
         todo = sorted((t for t in tasks if t.q not in found), key=lambda task: -task.work)
@@ -206,8 +222,16 @@ class Shuffling:
         if facts is None:
             return None
         model = self.skeleton.model
-        e, t, m = model.centroids.shape[1], len(model.intercept), facts["centers"]
-        table = torch.from_numpy(self.ledger.read(cell_name(q), 0, m * (e + t)).reshape(m, e + t))
+        e, t, m, h = *self.shape, facts["centers"], facts["left_out"]
+        sizes = [m * e, m * t, h * e, h * t, h, h * t]
+        numbers = torch.from_numpy(self.ledger.read(cell_name(q), 0, sum(sizes)))
+        Z, a, X, Y, w, change = torch.split(numbers, sizes)
         dtype = torch.float64 if facts["wide"] else torch.float32
-        report = CellReport(**facts["report"])
-        return CellResult(table[:, :e].to(dtype).clone(), table[:, e:].clone(), report)
+        rows = Block(X.view(h, e).to(model.centroids), Y.view(h, t), w)
+        return CellResult(
+            Z.view(m, e).to(dtype).clone(),
+            a.view(m, t).clone(),
+            CellReport(**facts["report"]),
+            rows,
+            change.view(h, t),
+        )

@@ -13,7 +13,7 @@ from parkrr.ledger import Ledger
 from parkrr.model import Model
 from parkrr.progress import progress
 from parkrr.rowtable import RowTable
-from parkrr.sources import ArraySource, Block
+from parkrr.sources import ArraySource, Block, grouped
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,29 @@ class Skeleton:
         Of the target.
     weight
         Mean weight of the rows of the sample, which becomes one.
+    left_out
+        Rows of the table as the cells see them, sorted by cell, that are each to be left out.
+    counts
+        How many of them are in each cell.
     """
 
     model: Model
     scale: float
     weight: float
+    left_out: Block
+    counts: list[int]
 
     @property
     def sizes(self) -> list[int]:
         return [len(Z) for Z in self.model.centers]
+
+    def judges(self) -> list[Block]:
+        """Those rows of each cell."""
+        X, Y, w = self.left_out
+        counts = self.counts
+        weights = [None] * len(counts) if w is None else torch.split(w, counts)
+        parts = zip(torch.split(X, counts), torch.split(Y, counts), weights, strict=True)
+        return [Block(*part) for part in parts]
 
     def mapped(self, rows: Block) -> Block:
         """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
@@ -47,10 +61,11 @@ class Skeleton:
         return Block(X, Y, None if rows.w is None else rows.w.double() / self.weight)
 
 
-def skeleton(park: Park, sample: ArraySource) -> Skeleton:
+def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
     """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
 
-    Rows drawn uniformly from all cells are m rho_q of each, up to chance.
+    Rows drawn uniformly from all cells are m rho_q of each, up to chance. The last rows of the
+    sample are left out in turn, and are centres only if the others are too few.
     """
     seeds = np.random.SeedSequence(park.seed).generate_state(4).tolist()
     weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
@@ -67,7 +82,9 @@ def skeleton(park: Park, sample: ArraySource) -> Skeleton:
     zero = [torch.zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
     scaled = coarse and replace(coarse, weights=coarse.weights * scale)
     model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
-    return Skeleton(model, scale, weight)
+    rows = rows.rows(slice(rows.n_rows - n_left_out, None))
+    order, counts = grouped(model.cell_of(rows.X), len(centroids))
+    return Skeleton(model, scale, weight, rows.block(order), counts)
 
 
 class TableTask(Protocol):

@@ -1,28 +1,41 @@
-"""The local problem, eq. (8): FALKON and direct Nystrom.
+"""FALKON and direct Nystrom for the local problem, eq. (8).
 
 A solver is an immutable value with its own settings. It sees a kernel, the rows of one
-cell and their centres; the only loop over rows is over blocks of a source.
+cell and their centres.
 """
 
+import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple, Protocol, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.engine import torch_threads
-from parkrr.factors import EPS, Factor, Preconditioner, cholesky, joined, plus, regular_cholesky
+from parkrr.conjugate import conjugate_gradient
+from parkrr.factors import (
+    EPS,
+    Factor,
+    Preconditioner,
+    cholesky,
+    joined,
+    plus,
+    regular_cholesky,
+    solve_triangular,
+)
 from parkrr.kernels import Kernel
-from parkrr.lifting import Section
-from parkrr.sources import ArraySource, Source
+from parkrr.leaving import LeftOutRows, exact_change
+from parkrr.problem import LocalProblem, Shard, kernel_of_rows, left_out_rows, summed
+from parkrr.sources import FEW_ROWS
+from parkrr.sources import joined as joined_rows
 
-PANEL = 64  # columns of K'K at a time: symmetry then saves 40 % of the work at m = 200
 # Predictions in float32 that are off by more than this, of targets in [-1, 1], are made in
 # float64; measured on so many rows.
 LARGEST_NOISE, NOISE_ROWS = 1e-3, 256
+# Share of the rows that FALKON leaves out together, and how exactly it knows what changes.
+TOGETHER, CHANGE_TOL = 0.2, 1e-2
 
 
 class LocalFit(NamedTuple):
@@ -34,56 +47,7 @@ class LocalFit(NamedTuple):
     converged: bool
     rescue: str  # what it needed: "", "jitter ...", "cut-off ...", "float64 products", ...
     dtype: torch.dtype  # in which predictions need their kernel values
-
-
-@dataclass(frozen=True)
-class LocalProblem:
-    """Eq. (8) restricted to the span of some centres, eq. (11).
-
-    Parameters
-    ----------
-    kernel
-        The kernel.
-    cell
-        The rows of the cell, in memory.
-    centers
-        Shape (m, d).
-    center_weights
-        Weights of the centres, of mean one, shape (m,), or None when rows have none.
-    ridge
-        lambda_q n_q.
-    n_threads
-        Cores to use.
-    """
-
-    kernel: Kernel
-    cell: ArraySource
-    centers: Tensor
-    center_weights: Tensor | None
-    ridge: float
-    n_threads: int = 1
-
-    @property
-    def penalty(self) -> float:
-        """lambda_q."""
-        return self.ridge / self.cell.total_weight
-
-    def to(self, dtype: torch.dtype) -> "LocalProblem":
-        """The same problem with products in that dtype."""
-        return replace(self, cell=self.cell.to(dtype), centers=self.centers.to(dtype))
-
-    def K_mm(self) -> Tensor:
-        """The kernel of the centres in float64, from float64 distances, shape (m, m).
-
-        In float32 its Cholesky fails at jitter 1e-6.
-        """
-        return kernel_of_rows(self.kernel, self.centers)
-
-    def shards(self) -> "list[Shard]":
-        """The rows lifted once and cut into a shard a thread."""
-        section = self.kernel.against(self.centers)
-        rows = self.cell.map(section.lift).load()
-        return [Shard(section, part) for part in rows.shards(min(self.n_threads, rows.n_rows))]
+    change: Tensor | None = None  # (h, t)  of predictions of the rows at the end, left out
 
 
 class Solver(Protocol):
@@ -91,120 +55,7 @@ class Solver(Protocol):
 
     def solve(self, problem: LocalProblem) -> LocalFit: ...
 
-
-class Piece(NamedTuple):
-    """A block of lifted rows and the room for its products, as views made once."""
-
-    A: Tensor  # (b, d')
-    Y: Tensor  # (b, t)
-    w: Tensor | None  # (b, 1)
-    near: bool
-    buffers: list[Tensor]  # (b, m) each; the first holds K
-    K_t: Tensor  # (m, b)
-    u: Tensor  # (b, t)
-
-
-class Shard:
-    """Some lifted rows of a cell against its centres, with buffers for one thread.
-
-    Pieces are cut once: a view costs a few microseconds at each pass, and holds up the other
-    threads while it is made, which had cost a third of the speed on two cores.
-    """
-
-    def __init__(self, section: Section, rows: Source) -> None:
-        self.section, self.rows = section, rows
-        self.m, self.t = section.right.shape[1], rows.n_outputs
-        self.block_rows = section.block_rows(rows.n_rows)
-        self.pieces = self.cut(section.workspace(self.block_rows))
-
-    def cut(self, workspace: list[Tensor]) -> list[Piece]:
-        """The blocks of all rows; each uses the same room."""
-        pieces = []
-        u = self.section.right.new_empty(self.block_rows, self.t)
-        for A, Y, w in self.rows.blocks(self.block_rows):
-            buffers = [buffer[: len(A)] for buffer in workspace]
-            [radius] = self.section.radii(A, [0])
-            near = self.section.near(radius)
-            weight = None if w is None else w[:, None]
-            pieces.append(Piece(A, Y, weight, near, buffers, buffers[0].T, u[: len(A)]))
-        return pieces
-
-    def normal(self, v: Tensor) -> Tensor:
-        """K' W K v summed in float64, shape (m, t): one kernel evaluation for both products."""
-        v = v.to(self.section.right.dtype)
-        total, part = self.sums()
-        for piece in self.pieces:
-            K = self.section.values(piece.A, piece.buffers, piece.near)  # (b, m)
-            torch.mm(K, v, out=piece.u)
-            if piece.w is not None:
-                piece.u.mul_(piece.w)
-            torch.mm(piece.K_t, piece.u, out=part)
-            total.add_(part)
-        return total
-
-    def right_side(self) -> Tensor:
-        """K' W Y summed in float64, shape (m, t)."""
-        total, part = self.sums()
-        for piece in self.pieces:
-            self.section.values(piece.A, piece.buffers, piece.near)
-            Y = piece.Y if piece.w is None else piece.Y * piece.w
-            total.add_(torch.mm(piece.K_t, Y, out=part))
-        return total
-
-    def sums(self) -> tuple[Tensor, Tensor]:
-        """A float64 total at zero and room for one block's share of it, shape (m, t)."""
-        part = self.section.right.new_empty(self.m, self.t)
-        return torch.zeros_like(part, dtype=torch.float64), part
-
-    def gram(self) -> Tensor:
-        """K' W [K, Y], shape (m, m + t), the statistics of the cell.
-
-        Values may be float32, their products and sums are float64: K'K summed in float32
-        stops being positive definite at lambda = 2e-7, n = 9 x 10^5, m = 1000.
-        """
-        m = self.m
-        total = torch.zeros(m, m + self.t, dtype=torch.float64, device=self.section.right.device)
-        wide = total.new_empty(self.block_rows, m + self.t)
-        for piece in self.pieces:
-            KY = wide[: len(piece.A)]
-            KY[:, :m] = self.section.values(piece.A, piece.buffers, piece.near)
-            KY[:, m:] = piece.Y
-            add_gram(total, KY, piece.w)
-        return mirrored(total)
-
-
-def add_gram(total: Tensor, KY: Tensor, w: Tensor | None) -> None:
-    """Add K' W [K, Y] of some rows KY (b, m + t), w (b, 1), on and right of the diagonal."""
-    m = len(total)
-    K = KY[:, :m] if w is None else KY[:, :m] * w
-    for a in range(0, m, PANEL):
-        total[a : a + PANEL, a:].addmm_(K[:, a : a + PANEL].T, KY[:, a:])
-
-
-def mirrored(total: Tensor) -> Tensor:
-    """Statistics (m, m + t) with the part left of the diagonal filled in, in place."""
-    m = len(total)
-    upper = total[:, :m].triu()
-    total[:, :m] = upper + upper.triu(1).T
-    return total
-
-
-def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
-    """The sum of part(shard), a thread for each shard."""
-    if len(shards) == 1:
-        return part(shards[0])
-    # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
-    # use both cores at 1.1: blocks in cache are too short to share.
-    with torch_threads(1), ThreadPoolExecutor(len(shards)) as pool:
-        return reduce(Tensor.add_, pool.map(part, shards))
-
-
-def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
-    """K(X, X) in float64, exact on the diagonal, shape (n, n)."""
-    X = X.double()
-    K = kernel(X, X)
-    K.diagonal().copy_(kernel.diag(X))
-    return K
+    def most_left_out(self, n: int) -> int: ...
 
 
 @final
@@ -218,20 +69,35 @@ class Direct:
     """
 
     def solve(self, problem: LocalProblem) -> LocalFit:
-        if torch.equal(problem.centers, problem.cell.X):
-            return exact_ridge_regression(problem)
-        stats = summed(problem.shards(), Shard.gram)  # (m, m + t)
-        jitter = statistics_jitter(len(stats), problem.penalty)
-        fit = solve_statistics(problem.K_mm(), stats, problem.ridge, jitter, problem.centers.dtype)
+        fit = factored(problem)
         if fit is not None and not noisy(problem, fit):
             return fit
         # Statistics square the condition number. Where that leaves no digit, iterate.
         fit = Falkon(max_iter=300, tol=1e-6).solve(problem.to(torch.float64))
         return fit._replace(rescue=joined(fit.rescue, "falkon in float64"))
 
+    def most_left_out(self, n: int) -> int:
+        """Rows that can be left out in turn at little cost."""
+        return n
+
+
+def factored(problem: LocalProblem) -> LocalFit | None:
+    """The exact estimator; None if statistics leave no digit of it."""
+    if torch.equal(problem.centers, problem.cell.X):
+        return exact_ridge_regression(problem)
+    stats = summed(problem.shards(), Shard.gram)  # (m, m + t)
+    jitter = statistics_jitter(len(stats), problem.penalty)
+    how = (problem.ridge, jitter, problem.centers.dtype, problem.left_out())
+    return solve_statistics(problem.K_mm(), stats, *how)
+
 
 def solve_statistics(
-    K_mm: Tensor, stats: Tensor, ridge: float, jitter: float, dtype: torch.dtype
+    K_mm: Tensor,
+    stats: Tensor,
+    ridge: float,
+    jitter: float,
+    dtype: torch.dtype,
+    left_out: LeftOutRows | None,
 ) -> LocalFit | None:
     """The estimator from statistics (m, m + t); None if rounding left no positive system."""
     factor = Factor(K_mm, jitter)
@@ -240,7 +106,11 @@ def solve_statistics(
     if L is None:
         return None
     weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
-    return LocalFit(weights, 0, 0.0, True, factor.rescue, dtype)
+    change = None
+    if left_out is not None:
+        half = solve_triangular(L, factor.solve(left_out.K.T), upper=False)  # (r, h)
+        change = left_out.change(weights, half)
+    return LocalFit(weights, 0, 0.0, True, factor.rescue, dtype, change)
 
 
 def noisy(problem: LocalProblem, fit: LocalFit) -> bool:
@@ -285,9 +155,12 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
     """eq. (10): (K_n + lambda n W^-1) alpha = Y, in the order of the cell's rows."""
     cell, ridge = problem.cell, problem.ridge
     K_n = kernel_of_rows(problem.kernel, cell.X)
-    L, rescue = regular_cholesky(K_n, ridge if cell.w is None else ridge / cell.w.double())
+    noise = K_n.new_full((cell.n_rows,), ridge) if cell.w is None else ridge / cell.w.double()
+    L, rescue = regular_cholesky(K_n, noise)
     weights = torch.cholesky_solve(cell.Y.double(), L)
-    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype)
+    h = problem.n_left_out
+    change = exact_change(L, weights, noise, h) if h else None
+    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change)
     return fit._replace(dtype=torch.float64) if noisy(problem, fit) else fit
 
 
@@ -312,31 +185,71 @@ class Falkon:
         B = Preconditioner(problem.K_mm(), problem.center_weights, problem.ridge, n)
         fit, lost = self.iterate(problem, B)
         if fit.dtype == torch.float64 or not (lost or noisy(problem, fit)):
-            return fit
+            return self.with_change(problem, B, fit)
         # Duplicates make B large, and products in float32 become noise: so nine of ten
         # cells of KEGG at penalty 1e-6, where float64 takes 13 to 38 iterations.
-        fit, _ = self.iterate(problem.to(torch.float64), B)
+        problem = problem.to(torch.float64)
+        fit, _ = self.iterate(problem, B)
+        fit = self.with_change(problem, B, fit)
         return fit._replace(rescue=joined(fit.rescue, "float64 products"))
+
+    def system(self, shards: list[Shard], B: Preconditioner) -> Callable[[Tensor], Tensor]:
+        """The gradient of eq. (12), up to n."""
+
+        def gradient(beta: Tensor) -> Tensor:
+            v = B.apply(beta)
+            return B.apply_t(summed(shards, lambda shard: shard.normal(v))) + B.ridge(beta)
+
+        return gradient
 
     def iterate(self, problem: LocalProblem, B: Preconditioner) -> tuple[LocalFit, bool]:
         """Minimise eq. (12); the fit, and whether rounding got in the way."""
         shards, dtype = problem.shards(), problem.centers.dtype
 
-        def system(beta: Tensor) -> Tensor:  # its gradient, up to n
-            v = B.apply(beta)
-            return B.apply_t(summed(shards, lambda shard: shard.normal(v))) + B.ridge(beta)
-
         b = B.apply_t(summed(shards, Shard.right_side))  # (r, t)
-        solution = conjugate_gradient(system, b, self.max_iter, self.tol)
+        solution = conjugate_gradient(self.system(shards, B), b, self.max_iter, self.tol)
         # The residual is measured, not that of the recurrence, which may go on falling when
         # products cannot. What rounding leaves of it is not held against the solution.
         least = max(10 * self.tol, float(torch.finfo(dtype).eps) ** 0.5)
         converged = solution.finished and solution.residual <= least
         lost = solution.lost and not converged
-        fit = LocalFit(
-            B.apply(solution.x), solution.n_iter, solution.residual, converged, B.rescue, dtype
-        )
-        return fit, lost
+        how = (solution.n_iter, solution.residual, converged, B.rescue, dtype)
+        return LocalFit(B.apply(solution.x), *how), lost
+
+    def most_left_out(self, n: int) -> int:
+        """Rows that can be left out together in one more solve, or of few each in turn."""
+        return n if n < FEW_ROWS else math.ceil(n * TOGETHER)
+
+    def with_change(self, problem: LocalProblem, B: Preconditioner, fit: LocalFit) -> LocalFit:
+        """The fit with what it would say of the rows at the end, had it not seen them.
+
+        All at once, or some at a time: without them alpha changes by d, where
+        (A - K_H'WK_H) d = K_H'W(Y_H - K_H alpha). The preconditioner is good enough for this.
+        """
+        h, n = problem.n_left_out, problem.cell.n_rows
+        if not h:
+            return fit
+        exact = factored(problem) if n < FEW_ROWS else None
+        if exact is not None:
+            return fit._replace(change=exact.change)
+        ends = np.linspace(n - h, n, math.ceil(h / n / TOGETHER) + 1).round().astype(int)
+        parts = [self.change(problem, B, fit, a, b) for a, b in pairwise(ends.tolist())]
+        return fit._replace(change=torch.cat(parts))
+
+    def change(
+        self, problem: LocalProblem, B: Preconditioner, fit: LocalFit, a: int, b: int
+    ) -> Tensor:
+        """How much less the fit without rows a to b says of them, shape (b - a, t)."""
+        cell = problem.cell
+        gone = left_out_rows(problem.kernel, cell.block(slice(a, b)), problem.centers)
+        if a == 0 and b == cell.n_rows:
+            return gone.K @ fit.weights  # a fit without rows says nothing
+        kept = joined_rows([cell.block(slice(0, a)), cell.block(slice(b, None))])
+        shards = replace(problem, cell=kept).shards()
+        R = gone.Y - gone.K @ fit.weights
+        right = B.apply_t(gone.K.T @ (R if gone.w is None else R * gone.w[:, None]))
+        found = conjugate_gradient(self.system(shards, B), right, self.max_iter, CHANGE_TOL)
+        return gone.K @ B.apply(found.x)
 
 
 def cheaper(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
@@ -354,47 +267,3 @@ def cheaper(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
         iterative += 2.7 * m**3 / 65e9
     why = f"estimated {direct:.2g} s direct, {iterative:.2g} s falkon"
     return (Direct(), why) if direct <= iterative else (falkon, why)
-
-
-class Solution(NamedTuple):
-    """What conjugate gradient found."""
-
-    x: Tensor  # (r, t)
-    n_iter: int
-    residual: float  # measured, relative, worst column
-    finished: bool  # the recurrence reached the tolerance
-    lost: bool  # rounding took over: no way down, or steps on noise
-
-
-def conjugate_gradient(
-    system: Callable[[Tensor], Tensor], b: Tensor, max_iter: int, tol: float
-) -> Solution:
-    """Solve system(x) = b for each column of b (r, t).
-
-    Columns share the products and stop counting once they have converged: their step
-    becomes zero, so that rounding cannot undo them.
-    """
-    x = torch.zeros_like(b)
-    residual, direction = b.clone(), b.clone()
-    norm2 = b.square().sum(0)  # (t,)
-    size, goal = norm2.clamp_min(torch.finfo(b.dtype).tiny), tol**2 * norm2
-    n_iter, lost = 0, not bool(torch.isfinite(b).all())
-    while n_iter < max_iter and bool((active := norm2 > goal).any()):
-        image = system(direction)
-        n_iter += 1
-        curvature = (direction * image).sum(0)  # (t,)
-        lost = lost or bool((active & ~(curvature > 0)).any())
-        active &= curvature > 0
-        if not bool(active.any()):
-            break
-        step = torch.where(active, norm2 / curvature, 0.0)
-        x += step * direction
-        residual -= step * image
-        before, norm2 = norm2, residual.square().sum(0)
-        direction = residual + torch.where(active, norm2 / before, 0.0) * direction
-    expected = float((norm2 / size).max().sqrt())
-    measured = float(((b - system(x)).square().sum(0) / size).max().sqrt())
-    # Twenty steps that end above the start, or far above what the recurrence promises, were
-    # steps on noise. Merely not having arrived is not.
-    adrift = not measured <= 10 * max(expected, tol) or (n_iter >= 20 and measured > 1)
-    return Solution(x, n_iter, measured, expected <= tol, lost or adrift)

@@ -17,6 +17,9 @@ from torch import Tensor
 HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
 HASH_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64
 
+FEW_ROWS = 300  # below, each is left out in turn; no metric is learned unless asked for
+JUDGES = 0.2  # share of the rows that choices are judged by
+
 RowMap = Callable[[Tensor], Tensor]
 
 
@@ -147,6 +150,11 @@ class ArraySource:
             return self.load()
         return ArraySource(*self.block(draw(self.n_rows, size, seed)))
 
+    def with_last(self, judges: Tensor) -> "ArraySource":
+        """The same rows, those for which judges (n_rows,) holds after all others."""
+        order = torch.cat([(~judges).nonzero()[:, 0], judges.nonzero()[:, 0]])
+        return replace(self, index=order if self.index is None else self.index[order])
+
     def shards(self, count: int) -> "list[ArraySource]":
         """The rows cut into `count` runs of nearly equal length."""
         cuts = [round(k * self.n_rows / count) for k in range(count + 1)]
@@ -175,10 +183,12 @@ def cuts(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
 
 
 def joined(blocks: Sequence[Block]) -> ArraySource:
-    """The rows of several blocks as one source."""
-    weights = [block.w for block in blocks if block.w is not None]
+    """The rows of several blocks as one source; a block without weights has weights of one."""
     X, Y = torch.cat([block.X for block in blocks]), torch.cat([block.Y for block in blocks])
-    return ArraySource(X, Y, torch.cat(weights) if weights else None)
+    if all(block.w is None for block in blocks):
+        return ArraySource(X, Y)
+    weights = [torch.ones_like(b.Y[:, 0]) if b.w is None else b.w.to(b.Y) for b in blocks]
+    return ArraySource(X, Y, torch.cat(weights))
 
 
 def grouped(cell_of: Tensor, n_cells: int) -> tuple[Tensor, list[int]]:
@@ -198,17 +208,32 @@ def draw(n: int, size: int, seed: int) -> Tensor:
     return torch.from_numpy(rng.choice(n, size, replace=False))
 
 
-def canonical(rows: ArraySource) -> ArraySource:
-    """The rows in an order of their content, whatever order rows and columns came in.
+def canonical(rows: ArraySource) -> Tensor:
+    """An order (n,) of the rows by content, whatever order rows and columns came in.
 
     Nor does it depend on the units of columns: values count in thousandths of their spread.
     """
-    X, Y, w = rows.block(slice(None))
+    X, Y, _ = rows.block(slice(None))
     numbers = np.zeros(len(X), dtype=np.uint64)
     for column in (*X.T, *Y.T):
         numbers += mixed(levels(column.double().cpu().numpy()))
-    order = torch.from_numpy(np.argsort(numbers, kind="stable")).to(X.device)
-    return ArraySource(X[order], Y[order], None if w is None else w[order])
+    return torch.from_numpy(np.argsort(numbers, kind="stable")).to(X.device)
+
+
+def judges(rows: ArraySource, seed: int) -> Tensor:
+    """Whether each row judges, (n,): the same rows in whatever order they come.
+
+    No metric is learned from them, so that they can say what a fit is worth.
+    """
+    order = canonical(rows)
+    found = torch.empty(rows.n_rows, dtype=torch.bool, device=order.device)
+    found[order] = judging_places(rows.n_rows, seed).to(order.device)
+    return found
+
+
+def judging_places(n: int, seed: int) -> Tensor:
+    """Whether the row at each place of the canonical order judges, shape (n,)."""
+    return torch.from_numpy(np.random.default_rng([seed, 2]).random(n) < JUDGES)
 
 
 def levels(column: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -220,13 +245,13 @@ def levels(column: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 
 def merged(rows: ArraySource) -> ArraySource:
-    """Copies as one row of more weight, in an order that content decides."""
+    """Copies as one row of more weight, where the first of them was."""
     X, Y, w = rows.block(slice(None))
     _, first, kind = np.unique(content(X, Y), return_index=True, return_inverse=True)
     each = np.ones(len(X)) if w is None else w.double().cpu().numpy()
-    total = torch.from_numpy(np.bincount(kind, weights=each)).to(X.device)
-    at = torch.from_numpy(first).to(X.device)
-    return ArraySource(X[at], Y[at], total)
+    total, order = np.bincount(kind, weights=each), np.argsort(first)
+    at = torch.from_numpy(first[order]).to(X.device)
+    return ArraySource(X[at], Y[at], torch.from_numpy(total[order]).to(X.device))
 
 
 def content(X: Tensor, Y: Tensor) -> NDArray[np.uint64]:

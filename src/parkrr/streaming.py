@@ -16,22 +16,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from parkrr.cells import CellReport, CellResult
 from parkrr.engine import torch_threads
 from parkrr.errors import CellError, ParameterError
-from parkrr.fit import CellReport, CellResult, FitResult, Park
+from parkrr.fit import FitResult, Park
 from parkrr.kernels import Kernel
 from parkrr.ledger import Ledger
+from parkrr.leftout import join_left_out
 from parkrr.model import Model
 from parkrr.partition import assign
+from parkrr.problem import add_gram, kernel_of_rows, left_out_rows, mirrored
 from parkrr.progress import progress
 from parkrr.rowtable import RowTable
 from parkrr.skeleton import Skeleton, finished
 from parkrr.solvers import (
     LocalFit,
-    add_gram,
-    kernel_of_rows,
     lost_in_float32,
-    mirrored,
     solve_statistics,
     statistics_jitter,
 )
@@ -161,13 +161,17 @@ def solve_run(skeleton: Skeleton, ledger: Ledger, total: Total, task: RunTask) -
         stats.flat.add_(torch.from_numpy(part))
     with torch_threads(1):
         cells = range(task.last - task.first)
-        fits = [solve_cell(skeleton.model, task.first + k, stats, k, total) for k in cells]
+        judges = skeleton.judges()[task.first : task.last]
+        model = skeleton.model
+        fits = [solve_cell(model, task.first + k, stats, k, total, judges[k]) for k in cells]
     facts = {
         "reports": [asdict(fit.report) for fit in fits],
         "wide": [too_short(skeleton.model.kernel, fit) for fit in fits],
     }
-    weights = torch.cat([fit.weights * skeleton.scale for fit in fits])
-    ledger.publish(task.name, weights.numpy(), facts)
+    numbers = [fit.weights * skeleton.scale for fit in fits] + [
+        fit.change for fit in fits if fit.change is not None
+    ]
+    ledger.publish(task.name, torch.cat(numbers).numpy(), facts)
 
 
 def too_short(kernel: Kernel, fit: CellResult) -> bool:
@@ -176,11 +180,13 @@ def too_short(kernel: Kernel, fit: CellResult) -> bool:
     return short and lost_in_float32(kernel, fit.centers, fit.centers, fit.weights)
 
 
-def solve_cell(model: Model, q: int, stats: Statistics, place: int, total: Total) -> CellResult:
+def solve_cell(
+    model: Model, q: int, stats: Statistics, place: int, total: Total, judges: Block
+) -> CellResult:
     """eq. (8) of cell q from the statistics at `place` among those of a run."""
     start = time.perf_counter()
     n_rows, n_q, _ = stats.sums(place).tolist()
-    fit = from_statistics(model, q, mirrored(stats.gram(place)), total, n_q)
+    fit = from_statistics(model, q, mirrored(stats.gram(place)), total, n_q, judges)
     report = CellReport(
         cell=q,
         rows=int(n_rows),
@@ -195,19 +201,23 @@ def solve_cell(model: Model, q: int, stats: Statistics, place: int, total: Total
         rescue=fit.rescue,
         seconds=time.perf_counter() - start,
     )
-    return CellResult(model.centers[q], fit.weights, report)
+    return CellResult(model.centers[q], fit.weights, report, judges, fit.change)
 
 
-def from_statistics(model: Model, q: int, stats: Tensor, total: Total, n_q: float) -> LocalFit:
+def from_statistics(
+    model: Model, q: int, stats: Tensor, total: Total, n_q: float, judges: Block
+) -> LocalFit:
     """The estimator from statistics (m, m + t); more jitter until rounding leaves a solution."""
     ridge, Z = total.penalty * total.weight, model.centers[q]
     K_mm = kernel_of_rows(model.kernel, Z)
     if float(K_mm.diagonal().max()) == 0:
         zero = torch.zeros(len(Z), stats.shape[1] - len(Z), dtype=torch.float64)
-        return LocalFit(zero, 0, 0.0, True, "K is zero on all centres", Z.dtype)
+        change = zero.new_zeros(len(judges.X), zero.shape[1])
+        return LocalFit(zero, 0, 0.0, True, "K is zero on all centres", Z.dtype, change)
     jitter = statistics_jitter(len(Z), ridge / max(n_q, 1.0))
+    left_out = left_out_rows(model.kernel, judges, Z)
     for boost in BOOSTS:
-        fit = solve_statistics(K_mm, stats, ridge, min(0.1, jitter * boost), Z.dtype)
+        fit = solve_statistics(K_mm, stats, ridge, min(0.1, jitter * boost), Z.dtype, left_out)
         if fit is not None and bool(torch.isfinite(fit.weights).all()):
             return fit
     raise CellError(q, int(n_q), "rounding left no solution; raise penalty, or use float64")
@@ -300,18 +310,35 @@ class Streaming:
 
     def collect(self, slices_seconds: float, cells_seconds: float) -> FitResult:
         """The model and its report from what tasks have published."""
-        weights, reports, wide = list[Tensor](), list[CellReport](), list[bool]()
-        model = self.skeleton.model
-        for task in self.run_tasks():
-            facts = self.ledger.facts(task.name)
-            if facts is None:
-                raise FileNotFoundError(task.name)
-            sizes = self.skeleton.sizes[task.first : task.last]
-            t = len(model.intercept)
-            flat = torch.from_numpy(self.ledger.read(task.name, 0, sum(sizes) * t))
-            weights += [w.clone() for w in torch.split(flat.view(-1, t), sizes)]
-            reports += [CellReport(**report) for report in facts["reports"]]
-            wide += facts["wide"]
-        centers = [Z.double() if far else Z for Z, far in zip(model.centers, wide, strict=True)]
-        model = replace(model, weights=weights, centers=centers)
-        return FitResult(model, reports, slices_seconds, cells_seconds)
+        found = [cell for task in self.run_tasks() for cell in self.solved(task)]
+        model = replace(
+            self.skeleton.model,
+            weights=[cell.weights for cell in found],
+            centers=[cell.centers for cell in found],
+        )
+        report = [cell.report for cell in found]
+        left_out = join_left_out(model, found, self.skeleton.scale)
+        return FitResult(model, report, slices_seconds, cells_seconds, left_out)
+
+    def solved(self, task: RunTask) -> list[CellResult]:
+        """What a task has published of its cells."""
+        facts = self.ledger.facts(task.name)
+        if facts is None:
+            raise FileNotFoundError(task.name)
+        own = slice(task.first, task.last)
+        sizes, counts = self.skeleton.sizes[own], self.skeleton.counts[own]
+        t = len(self.skeleton.model.intercept)
+        numbers = self.ledger.read(task.name, 0, (sum(sizes) + sum(counts)) * t)
+        parts = torch.split(torch.from_numpy(numbers).view(-1, t), [*sizes, *counts])
+        centers, judges = self.skeleton.model.centers[own], self.skeleton.judges()[own]
+        each = zip(centers, facts["wide"], facts["reports"], judges, strict=True)
+        return [
+            CellResult(
+                Z.double() if wide else Z,
+                parts[k].clone(),
+                CellReport(**report),
+                rows,
+                parts[len(sizes) + k].clone(),
+            )
+            for k, (Z, wide, report, rows) in enumerate(each)
+        ]

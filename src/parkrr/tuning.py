@@ -20,14 +20,13 @@ from parkrr.path import PENALTIES
 from parkrr.progress import Tick
 from parkrr.refining import Refining
 from parkrr.scouting import Guess, Scout, error_of
-from parkrr.sources import ArraySource, canonical, merged
+from parkrr.sources import FEW_ROWS, ArraySource, canonical, merged
 from parkrr.trial import choose_levels
 
 SCOUT_ROWS = 3000  # three in four to fit, the others to judge by
 SCOUT_CENTERS = 250
 SCORED_FEATURES = 100  # scores double the features; with more than this they are not tried
 STEPS = 3  # scout, vote, trial
-FEW_ROWS = 300  # below, each is left out in turn; no metric is learned unless asked for
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,15 @@ class Chosen(NamedTuple):
         What was compared, each with its error on held-out rows.
     seconds
         What each step of choosing took.
+    uncertainty
+        What says how wide errors are, "constant", "posterior" or "learned"; of a classifier
+        what makes probabilities of scores, "temperature", "platt" or "isotonic".
     """
 
     params: dict[str, Any]
     tried: list[dict[str, object]]
     seconds: dict[str, float]
+    uncertainty: str
 
 
 @dataclass
@@ -132,7 +135,8 @@ class Tuning:
         diary, wish = Diary(tick=self.tick), self.wish
         seeds = np.random.SeedSequence([self.park.seed, 1]).generate_state(3).tolist()
         # Each of few rows is left out in turn: with all its copies, or it would predict itself.
-        rows = merged(rows) if rows.n_rows < FEW_ROWS else canonical(rows)
+        rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
+        rows = ArraySource(*rows.block(canonical(rows)))
         rows, _, _ = with_target_scaled(rows, self.park.fit_intercept, self.park.dtype)
         best, dtype = self.best(rows, seeds, diary)
         park = replace(

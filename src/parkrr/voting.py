@@ -21,10 +21,9 @@ from parkrr.engine import Engine
 from parkrr.factors import cholesky_or_nan, plus
 from parkrr.kernels import Kernel
 from parkrr.path import penalty_path
-from parkrr.solvers import LocalProblem, kernel_of_rows
-from parkrr.sources import ArraySource, draw
+from parkrr.problem import LocalProblem, kernel_of_rows
+from parkrr.sources import ArraySource, draw, judging_places
 
-HELD_OUT = 0.2  # share of a voter's rows by which it is judged
 VOTERS = 64
 VOTER_ROWS = 800  # on average; the final cells may be larger, but are as dense
 MOST_ROWS = 4 * VOTER_ROWS  # of a cell that cannot be split, such as copies of one row
@@ -111,10 +110,9 @@ class Roll:
         return Voter(train, held_out, Z, float(held_out.squares(predicted)))
 
 
-def roll(rows: ArraySource, baseline: Callable[[Tensor], Tensor], seed: int) -> Roll:
-    """The judges among these rows."""
-    judges = torch.from_numpy(np.random.default_rng(seed).random(rows.n_rows) < HELD_OUT)
-    return Roll(judges.to(rows.X.device), baseline, seed)
+def roll(rows: ArraySource, baseline: Callable[[Tensor], Tensor], seed: int, judging: int) -> Roll:
+    """The judges among rows in canonical order, by a seed of their own."""
+    return Roll(judging_places(rows.n_rows, judging).to(rows.X.device), baseline, seed)
 
 
 class Best(NamedTuple):

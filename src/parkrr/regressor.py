@@ -1,18 +1,18 @@
-"""ParKRegressor and ParKClassifier: the scikit-learn face of the library."""
+"""ParKRegressor: numbers, their error bars and quantiles."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
+from parkrr.answering import Answering, checked_levels
 from parkrr.common import ParKEstimator
-from parkrr.errors import ModelFileError
-from parkrr.modelfile import params_of, read_model
-from parkrr.rowtable import codes, decoded
+from parkrr.fit import FitResult, Park
+from parkrr.intervals import learn_intervals
+from parkrr.modelfile import Saved, intervals_from, plain_intervals
 from parkrr.tables import ParquetTable
 
 
@@ -100,7 +100,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     model_
         Centroids, centres and weights: a :class:`parkrr.model.Model`.
     report_
-        A :class:`parkrr.fit.CellReport` per cell; ``pandas.DataFrame(report_)`` is a table.
+        A :class:`parkrr.cells.CellReport` per cell; ``pandas.DataFrame(report_)`` is a table.
     n_cells_
         Number of cells.
     n_iter_
@@ -152,77 +152,84 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         self._fit(rows, target.reshape(len(target), -1), sample_weight)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The target at X (n, d): shape (n,), or (n, t) after a fit with several."""
-        out = self._predict(X)
-        return out[:, 0] if self._one_output else out
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """The target at X (n, d): shape (n,), or (n, t) after a fit with several.
+
+        With `return_std` also the standard deviation of a new target there, of the same shape:
+        that of the noise in the cell, and more where the nearest centres know little.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 6, (500, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=500)
+        >>> model = ParKRegressor(random_state=0).fit(X, y)
+        >>> mean, std = model.predict([[1.0]], return_std=True)
+        >>> std.round(1)
+        array([0.1])
+        """
+        rows, answering = self._rows(X), self._answering()
+        mean = answering.predictions(rows, self._cores)
+        return (mean, answering.std(rows, self._cores)) if return_std else mean
+
+    def predict_interval(
+        self, X: ArrayLike, coverage: float = 0.9
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The ends of an interval that holds the target at X (n, d) with that probability.
+
+        Rows of the fit, each left out in turn, say how far off predictions are (split conformal
+        prediction): their residuals over a scale that is wide where errors are large, in the
+        cell of the row. It holds for rows like those of the fit, not for new kinds of rows; see
+        :meth:`novelty`.
+
+        Returns
+        -------
+        lower, upper
+            Of the shape of predictions.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 6, (2000, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=2000)
+        >>> model = ParKRegressor(random_state=0).fit(X[:1000], y[:1000])
+        >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9)
+        >>> float(np.mean((lower <= y[1000:]) & (y[1000:] <= upper)).round(1))
+        0.9
+        """
+        return self._answering().interval(self._rows(X), coverage, self._cores)
+
+    def predict_quantile(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
+        """Quantiles of the target at X (n, d), shape (n, l), or (n, t, l) with several targets.
+
+        From the same residuals as :meth:`predict_interval`; levels between 0.001 and 0.999.
+        """
+        return self._answering().quantiles(self._rows(X), checked_levels(levels), self._cores)
+
+    def _answering(self) -> Answering:
+        check_is_fitted(self)
+        return Answering(self.model_, self._one_output, intervals=self.intervals_)
+
+    def _learn_uncertainty(self, result: FitResult, park: Park) -> tuple[list[dict[str, Any]], str]:
+        sizes, n = [c.rows for c in result.report], sum(c.weight for c in result.report)
+        self.intervals_, widths = learn_intervals(
+            result.model, result.left_out, park.penalty * n, sizes, self._cores, park.seed
+        )
+        tried = [{"step": "intervals", "scale": k, "width": v} for k, v in widths.items()]
+        return tried, self.intervals_.how
+
+    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return plain_intervals(self.intervals_)
+
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.intervals_ = intervals_from(saved.facts["uncertainty"], saved.more)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
-    """Classification by kernel ridge regression on feature-space partitions (ParK).
-
-    Classes become +1 / -1 codes that are fitted in one solve with several outputs. The
-    parameters and attributes are those of :class:`ParKRegressor`, and `classes_`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from parkrr import ParKClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> ParKClassifier(random_state=0).fit(X, y).predict(X[:3])
-    array([0, 0, 0])
-    """
-
-    def fit(
-        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> "ParKClassifier":
-        """Fit the model to labels y (n,) of any kind; the rest as for the regressor."""
-        if isinstance(X, ParquetTable):
-            self._fit_table(X, y, sample_weight, classify=True)
-            return self
-        X = self._numbers(X, y, sample_weight)
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        check_classification_targets(labels)
-        self.classes_, at = np.unique(labels, return_inverse=True)
-        self._fit(rows, codes(at, len(self.classes_)), sample_weight)
-        return self
-
-    def _coded(self, y: ArrayLike) -> NDArray[Any]:
-        classes, at = np.unique(np.asarray(y), return_inverse=True)
-        return codes(at, len(classes))
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Scores at X (n, d): (n,) for two classes, positive for the second; else (n, k)."""
-        out = self._predict(X)
-        return out[:, 0] if len(self.classes_) == 2 else out
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of each row of X (n, d), shape (n,)."""
-        return decoded(self._predict(X), self.classes_)
-
-
-def load(path: str | Path) -> ParKRegressor | ParKClassifier:
-    """The model that was saved in a file, ready to predict.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile
-    >>> from parkrr import ParKRegressor, load
-    >>> X = np.linspace(0, 6, 200)[:, None]
-    >>> path = f"{tempfile.mkdtemp()}/sine.park"
-    >>> ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0])).save(path)
-    >>> load(path).predict([[1.0]]).round(3)
-    array([0.841])
-    """
-    model, facts = read_model(Path(path))
-    kinds = {"ParKRegressor": ParKRegressor, "ParKClassifier": ParKClassifier}
-    if facts.get("estimator") not in kinds:
-        raise ModelFileError(f"{str(path)!r} holds no estimator, but part of a fit")
-    estimator = kinds[facts["estimator"]](**params_of(facts["params"], model.metric))
-    estimator._restore(model, facts)
-    return estimator

@@ -1,0 +1,170 @@
+"""ParKClassifier: labels and their probabilities."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from parkrr.answering import Answering
+from parkrr.arrays import check_weights
+from parkrr.calibration import Calibration, calibration_from, learn_calibration
+from parkrr.common import ParKEstimator
+from parkrr.engine import Engine
+from parkrr.fit import Coarse, FitResult, Park
+from parkrr.kernels import Kernel
+from parkrr.metrics import FeatureMap
+from parkrr.modelfile import Saved
+from parkrr.partition import Blend
+from parkrr.rowtable import class_numbers, class_weights, codes
+from parkrr.tables import ParquetTable
+
+
+class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
+    """Classification by kernel ridge regression on feature-space partitions (ParK).
+
+    Classes become +1 / -1 codes that are fitted in one solve with several outputs; rows left out
+    in turn teach how scores become probabilities. The parameters and attributes are those of
+    :class:`ParKRegressor`, `classes_`, and:
+
+    Parameters
+    ----------
+    class_weight
+        "balanced", so that every class counts the same; the weight of each label; or None.
+
+    Attributes
+    ----------
+    calibration_
+        From scores to probabilities, see :mod:`parkrr.calibration`; None for a single class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from parkrr import ParKClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ParKClassifier(random_state=0).fit(X, y)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
+    >>> model.predict_proba(X[:1]).argmax()
+    np.int64(0)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "auto",
+        penalty: float | str = "auto",
+        metric: FeatureMap | str = "auto",
+        n_cells: int | str = "auto",
+        n_centers: int | str = "auto",
+        centroids: str = "uniform",
+        solver: str = "auto",
+        n_candidates: int | None = 5_000,
+        balance: bool = True,
+        blend: Blend | int | str = "auto",
+        coarse: Coarse | int | str = "auto",
+        time_budget: float | str = "auto",
+        max_memory: float | str | None = None,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        precision: str = "auto",
+        device: str = "cpu",
+        engine: Engine | str = "local",
+        checkpoint: str | Path | None = None,
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        class_weight: dict[Any, float] | str | None = None,
+    ) -> None:
+        super().__init__(
+            kernel=kernel,
+            penalty=penalty,
+            metric=metric,
+            n_cells=n_cells,
+            n_centers=n_centers,
+            centroids=centroids,
+            solver=solver,
+            n_candidates=n_candidates,
+            balance=balance,
+            blend=blend,
+            coarse=coarse,
+            time_budget=time_budget,
+            max_memory=max_memory,
+            fit_intercept=fit_intercept,
+            max_iter=max_iter,
+            tol=tol,
+            precision=precision,
+            device=device,
+            engine=engine,
+            checkpoint=checkpoint,
+            progress=progress,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
+    def fit(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> "ParKClassifier":
+        """Fit the model to labels y (n,) of any kind; the rest as for the regressor."""
+        if isinstance(X, ParquetTable):
+            self._fit_table(X, y, sample_weight, classify=True)
+            return self
+        X = self._numbers(X, y, sample_weight)
+        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        check_classification_targets(labels)
+        self.classes_, at = np.unique(labels, return_inverse=True)
+        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(at))
+        if by_class is not None:
+            w = 1.0 if sample_weight is None else check_weights(sample_weight, len(at))
+            sample_weight = w * by_class[at]
+        self._fit(rows, codes(at, len(self.classes_)), sample_weight)
+        return self
+
+    def _coded(self, y: ArrayLike) -> NDArray[Any]:
+        classes, at = np.unique(np.asarray(y), return_inverse=True)
+        return codes(at, len(classes))
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Scores at X (n, d): (n,) for two classes, positive for the second; else (n, k)."""
+        out = self._answering().decisions(self._rows(X), self._cores)
+        return out[:, 0] if len(self.classes_) == 2 else out
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of each row of X (n, d), shape (n,)."""
+        return self._answering().predictions(self._rows(X), self._cores)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The probability of each of `classes_` at X (n, d), shape (n, k)."""
+        return self._answering().probabilities(self._rows(X), self._cores)
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Its logarithm, shape (n, k)."""
+        P = self.predict_proba(X).clip(np.finfo(np.float64).tiny)
+        return np.log(P)  # type: ignore[no-any-return]
+
+    def _answering(self) -> Answering:
+        check_is_fitted(self)
+        return Answering(self.model_, False, classes=self.classes_, calibration=self.calibration_)
+
+    def _learn_uncertainty(self, result: FitResult, park: Park) -> tuple[list[dict[str, Any]], str]:
+        self.calibration_: Calibration | None = None
+        if len(self.classes_) == 1:
+            return [], ""
+        left_out = result.left_out
+        F = left_out.predictions(result.model, self._cores).cpu().numpy()
+        at = class_numbers(left_out.Y.cpu().numpy(), len(self.classes_))
+        w = np.ones(len(F)) if left_out.w is None else left_out.w.double().cpu().numpy()
+        self.calibration_, losses = learn_calibration(F, at, w / w.mean(), park.seed)
+        tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]
+        return tried, self.calibration_.name
+
+    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {} if self.calibration_ is None else self.calibration_.plain(), {}
+
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        known = saved.facts["uncertainty"]
+        self.calibration_ = calibration_from(known) if known else None

@@ -1,0 +1,193 @@
+"""Probabilities: from scores, out of sample, for many classes and weights."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import log_loss
+
+from parkrr import ParKClassifier, load, scan_parquet
+from parkrr.calibration import Affine, Isotonic, calibration_from, learn_calibration
+from parkrr.calibration import log_loss as our_log_loss
+from parkrr.errors import ParameterError
+from parkrr.kernels import Gaussian
+from plain import PLAIN
+
+
+def settled(**changes):
+    given = {"kernel": Gaussian(1.0), "n_cells": 4, "random_state": 0}
+    return ParKClassifier(**{**PLAIN, "penalty": 1e-4, **given, **changes})
+
+
+def chances(X):
+    return 1 / (1 + np.exp(-3 * np.sin(2 * X[:, 0]) - X[:, 1]))
+
+
+def two_classes(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, (rng.random(n) < chances(X)).astype(int)
+
+
+def many_classes(n, k, seed):
+    """Classes as noisy places on a plane; labels are words."""
+    rng = np.random.default_rng(seed)
+    places = np.random.default_rng(0).normal(size=(k, 2)) * 3
+    at = rng.permutation(np.arange(n) % k)
+    words = np.array([f"class {number:04d}" for number in range(k)])
+    return places[at] + 0.4 * rng.normal(size=(n, 2)), words[at]
+
+
+def calibration_error(p, y, bins=15):
+    """Expected calibration error."""
+    at = np.minimum((p * bins).astype(int), bins - 1)
+    counts = np.bincount(at, minlength=bins)
+    gaps = np.abs(np.bincount(at, p, bins) - np.bincount(at, y, bins))
+    return gaps.sum() / counts.sum()
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"n_centers": 200}, {"n_centers": 400, "solver": "falkon"}]
+)
+def test_probabilities_are_those_of_new_rows(changes):
+    model = settled(**changes).fit(*two_classes(8000, 0))
+    X, y = two_classes(20_000, 1)
+    p = model.predict_proba(X)[:, 1]
+    assert calibration_error(p, y) < 0.02
+    assert np.abs(p - chances(X)).mean() < 0.04
+
+
+def test_a_prediction_is_the_likeliest_class():
+    for data in (two_classes(3000, 0), many_classes(3000, 5, 0)):
+        model = settled().fit(*data)
+        likeliest = model.classes_[model.predict_proba(data[0]).argmax(1)]
+        np.testing.assert_array_equal(model.predict(data[0]), likeliest)
+        scores = model.decision_function(data[0])
+        by_score = (scores > 0) * 1 if scores.ndim == 1 else scores.argmax(1)
+        np.testing.assert_array_equal(model.predict(data[0]), model.classes_[by_score])
+
+
+def test_the_way_with_the_least_log_loss_wins_and_is_named():
+    model = settled().fit(*two_classes(14_000, 0))
+    losses = {r["by"]: r["log loss"] for r in model.chosen_.tried if r["step"] == "probabilities"}
+    assert set(losses) == {"temperature", "platt", "isotonic"}
+    assert model.chosen_.uncertainty == min(losses, key=losses.get) == model.calibration_.name
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_temperature_is_found_again(k):
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(20_000, k))
+    P = Affine(np.full(k, 2.5), np.zeros(k), "temperature").probabilities(F)
+    y = (rng.random(20_000)[:, None] > P.cumsum(1)).sum(1)
+    found, losses = learn_calibration(F, y, np.ones(20_000), 0)
+    assert found.name == "temperature" == min(losses, key=losses.get)
+    np.testing.assert_allclose(found.factor, 2.5, rtol=0.05)
+
+
+def test_offsets_are_found_again():
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(20_000, 1))
+    p = 1 / (1 + np.exp(-2 * F[:, 0] + 1))
+    found, _ = learn_calibration(F, (rng.random(20_000) < p).astype(int), np.ones(20_000), 0)
+    assert found.name == "platt"
+    np.testing.assert_allclose([found.factor[0], found.offset[0]], [2, -1], rtol=0.1)
+
+
+def test_steps_are_found_by_an_increasing_function():
+    rng = np.random.default_rng(0)
+    F = rng.uniform(-1, 1, (20_000, 1))
+    p = np.where(F[:, 0] < 0.3, 0.1, 0.9)
+    found, _ = learn_calibration(F, (rng.random(20_000) < p).astype(int), np.ones(20_000), 0)
+    assert isinstance(found, Isotonic)
+    np.testing.assert_allclose(
+        found.probabilities(np.array([[0.0], [0.6]]))[:, 1], [0.1, 0.9], atol=0.03
+    )
+    np.testing.assert_array_equal(np.sign(found.decisions(np.array([[0.2], [0.4]])))[:, 0], [-1, 1])
+    assert (found.probabilities(np.array([[-9.0], [9.0]])) > 0).all()
+
+
+@pytest.mark.parametrize("data", [two_classes(4000, 0), many_classes(3000, 3, 0)], ids=["2", "3"])
+def test_saving_changes_no_probability(data, tmp_path):
+    model = settled().fit(*data)
+    model.save(tmp_path / "m.park")
+    again = load(tmp_path / "m.park")
+    expected = model.predict_proba(data[0])
+    np.testing.assert_allclose(again.predict_proba(data[0]), expected, rtol=1e-10)
+    np.testing.assert_array_equal(again.predict(data[0]), model.predict(data[0]))
+
+
+def test_plain_data_describe_every_way():
+    ways = [Affine(np.ones(1), np.ones(1), "platt"), Isotonic([np.arange(2.0)], [np.arange(2.0)])]
+    for way in ways:
+        F = np.linspace(-1, 2, 5)[:, None]
+        again = calibration_from(way.plain())
+        np.testing.assert_array_equal(again.probabilities(F), way.probabilities(F))
+
+
+def test_log_loss_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    P, y, w = rng.dirichlet(np.ones(3), 50), rng.integers(3, size=50), rng.random(50)
+    assert our_log_loss(P, y, w) == pytest.approx(log_loss(y, P, sample_weight=w, labels=[0, 1, 2]))
+
+
+def test_a_label_missing_from_most_cells_has_a_probability():
+    X, y = many_classes(2000, 12, 0)
+    model = settled(n_cells=12, kernel=Gaussian(0.5)).fit(X, y)
+    P = model.predict_proba(X)
+    assert P.shape == (2000, 12)
+    np.testing.assert_allclose(P.sum(1), 1)
+    assert np.mean(model.predict(X) == y) > 0.8
+
+
+def test_a_thousand_classes_are_one_fit():
+    X, y = many_classes(6000, 1000, 0)
+    model = settled(n_cells=4, n_centers=600).fit(X, y)
+    assert len(model.classes_) == 1000 == model.model_.weights[0].shape[1]
+    np.testing.assert_allclose(model.predict_proba(X[:50]).sum(1), 1)
+
+
+def test_one_class_is_certain():
+    model = settled(n_cells=1).fit([[0.0], [1.0], [2.0]], ["a", "a", "a"])
+    np.testing.assert_array_equal(model.predict_proba([[5.0]]), [[1.0]])
+    np.testing.assert_array_equal(model.predict([[5.0]]), ["a"])
+
+
+def rare(n):
+    X, y = two_classes(n, 0)
+    kept = (y == 0) | (np.arange(n) % 10 == 0)
+    return X[kept], np.where(y[kept], "rare", "usual")
+
+
+def test_balanced_classes_are_rows_weighted_by_class():
+    X, y = rare(3000)
+    n = {label: np.sum(y == label) for label in ("rare", "usual")}
+    by_label = {label: len(y) / (2 * n[label]) for label in n}
+    weights = np.array([by_label[label] for label in y])
+    expected = settled().fit(X, y, sample_weight=weights).predict_proba(X)
+    for given in ("balanced", by_label):
+        found = settled(class_weight=given).fit(X, y).predict_proba(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert expected[:, 0].mean() > 0.25 > 2 * np.mean(y == "rare")
+
+
+def test_class_weights_hold_for_files_too(tmp_path):
+    X, y = rare(6000)
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": y}), tmp_path / "rows.parquet")
+    table = scan_parquet(tmp_path / "rows.parquet", target="y")
+    settings = {"n_centers": 200, "metric": "standard", "checkpoint": tmp_path / "c"}
+    model = settled(class_weight="balanced", **settings).fit(table)
+    frame = pa.table({"a": X[:, 0], "b": X[:, 1]})
+    assert model.predict_proba(frame)[:, 0].mean() > 0.25 > 2 * np.mean(y == "rare")
+    model.predict_to(table, tmp_path / "out", answers=["prediction", "probability"])
+    found = pq.read_table(tmp_path / "out" / "part-00000.parquet")
+    np.testing.assert_allclose(
+        np.array(found["probability"].to_pylist()), model.predict_proba(frame)
+    )
+    np.testing.assert_array_equal(found["prediction"].to_pylist(), model.predict(frame))
+
+
+@pytest.mark.parametrize("given", [{"rare": -1.0}, {"rare": np.inf}])
+def test_a_class_weight_that_is_none_is_refused(given):
+    with pytest.raises(ParameterError, match="class_weight must hold weights > 0"):
+        settled(class_weight=given).fit(*rare(200))
