@@ -16,7 +16,7 @@ LAYERS = [
     {"kernels", "metrics", "arrays", "ray_engine"},
     {"partition", "problem"},
     {"solvers"},
-    {"model", "path", "planning", "gradients", "diskplan", "cells"},
+    {"model", "path", "planning", "gradients", "diskplan", "cells", "theory"},
     {"leftout", "posterior"},
     {"fit", "scouting", "descent", "importance", "rowtable"},
     {"voting", "trial", "intervals", "skeleton"},

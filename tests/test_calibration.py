@@ -57,14 +57,31 @@ def test_probabilities_are_those_of_new_rows(changes):
     assert np.abs(p - chances(X)).mean() < 0.04
 
 
-def test_a_prediction_is_the_likeliest_class():
-    for data in (two_classes(3000, 0), many_classes(3000, 5, 0)):
-        model = settled().fit(*data)
-        likeliest = model.classes_[model.predict_proba(data[0]).argmax(1)]
-        np.testing.assert_array_equal(model.predict(data[0]), likeliest)
-        scores = model.decision_function(data[0])
-        by_score = (scores > 0) * 1 if scores.ndim == 1 else scores.argmax(1)
-        np.testing.assert_array_equal(model.predict(data[0]), model.classes_[by_score])
+@pytest.mark.parametrize("data", [two_classes(3000, 0), many_classes(3000, 5, 0)], ids=["2", "5"])
+def test_a_prediction_is_the_likeliest_class(data):
+    model = settled().fit(*data)
+    likeliest = model.classes_[model.predict_proba(data[0]).argmax(1)]
+    np.testing.assert_array_equal(model.predict(data[0]), likeliest)
+
+
+def test_a_positive_score_is_the_second_of_two_classes():
+    X, y = two_classes(3000, 0)
+    model = settled().fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > 0)
+
+
+def test_the_largest_score_is_the_class():
+    X, y = many_classes(3000, 5, 0)
+    model = settled().fit(X, y)
+    by_score = model.classes_[model.decision_function(X).argmax(1)]
+    np.testing.assert_array_equal(model.predict(X), by_score)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.3], [0.6, 0.9], [0.2, 0.5], [0.5, 0.8], [0.2, 0.8]])
+def test_an_increasing_function_decides_as_its_probabilities_say(values):
+    way = Isotonic([np.array([-1.0, 1.0])], [np.array(values)])
+    F = np.array([[-9.0], [-1.0], [0.5], [1.0], [9.0]])
+    np.testing.assert_array_equal(way.decisions(F)[:, 0] > 0, way.probabilities(F)[:, 1] > 0.5)
 
 
 def test_the_way_with_the_least_log_loss_wins_and_is_named():

@@ -9,7 +9,7 @@ import torch
 import reference
 from parkrr import ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
-from parkrr.intervals import LEVELS, conformal_quantiles
+from parkrr.intervals import LEVELS, Intervals, Posterior, cell_factors, conformal_quantiles
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from parkrr.posterior import last_pivot, schur_complement
 from plain import PLAIN
@@ -126,16 +126,36 @@ def test_few_rows_cannot_promise_much():
     X, y = uneven(20, 0)
     model = settled(n_cells=1).fit(X, y)
     model.predict_interval(X, 0.9)
-    with pytest.raises(ParameterError, match=r"at most 0\.952 after a fit that left out 20 rows"):
-        model.predict_interval(X, 0.96)
+    with pytest.raises(ParameterError, match=r"at most 0\.905 after a fit that left out 20 rows"):
+        model.predict_interval(X, 0.91)
 
 
-@pytest.mark.parametrize("level", [0.025, 0.1, 0.9, 0.975])
+def level_of(z, level):
+    return conformal_quantiles(z, np.ones(len(z)))[np.searchsorted(LEVELS, level - 1e-9)]
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.975])
 def test_quantiles_are_those_of_split_conformal_prediction(level):
     z = np.random.default_rng(0).normal(size=199)
-    found = conformal_quantiles(z, np.ones(199))[np.searchsorted(LEVELS, level - 1e-9)]
-    sign = 1 if level > 0.5 else -1
-    assert found == sign * reference.conformal_end(sign * z, max(level, 1 - level))
+    assert level_of(z, level) == reference.conformal_end(z, level)
+    assert level_of(z, 1 - level) == -reference.conformal_end(-z, level)
+
+
+@pytest.mark.parametrize("coverage", [0.9, 0.99, 0.995, 0.998])
+def test_no_end_lies_where_rows_left_out_do_not_reach(coverage):
+    z = np.random.default_rng(0).exponential(size=50_000)
+    nothing = torch.ones(1, 1, dtype=torch.float64)
+    table = torch.from_numpy(conformal_quantiles(z, np.ones(len(z))))[:, None]
+    bars = Intervals(Posterior(nothing, nothing[0]), "constant", None, nothing, table, len(z))
+    low, high = (float(bars.at(level)) for level in bars.tails(coverage))
+    assert np.mean((low <= z) & (z <= high)) >= coverage - 1e-4
+
+
+def test_a_cell_in_which_no_row_was_left_out_has_the_factor_of_all():
+    Z, cell = torch.ones(4, 1, dtype=torch.float64), torch.tensor([0, 0, 2, 2])
+    torch.testing.assert_close(
+        cell_factors(Z, torch.ones(4), cell, 3), torch.ones(3, 1, dtype=torch.float64)
+    )
 
 
 def test_a_weight_counts_as_copies_do():
@@ -192,6 +212,20 @@ def test_answers_to_files_are_those_to_frames(tmp_path, solver):
     for name, values in {**expected, "novelty": model.novelty(frame)}.items():
         np.testing.assert_allclose(np.array(found[name]), values, rtol=1e-6, atol=1e-8)
     assert np.mean((lower <= y) & (y <= upper)) == pytest.approx(0.8, abs=0.05)  # rows seen
+
+
+def test_novelty_is_a_number_where_all_centres_are_zero():
+    X = np.zeros((40, 2))
+    model = settled(kernel="linear", n_cells=1).fit(X, np.ones(40))
+    np.testing.assert_array_equal(model.novelty([[0.0, 0.0], [1.0, 1.0]]), [0, 1])
+
+
+def test_a_coverage_that_cannot_be_leaves_no_folder_behind(model, tmp_path):
+    pq.write_table(pa.table({"a": [1.0], "b": [1.0]}), tmp_path / "x.parquet")
+    rows = scan_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ParameterError, match="coverage must be"):
+        model.predict_to(rows, tmp_path / "out", answers=["interval"], coverage=1.0)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_column_of_answers_cannot_be_a_key(model, tmp_path):

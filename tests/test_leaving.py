@@ -120,3 +120,22 @@ def test_a_fit_from_disk_is_off_by_as_much_as_on_new_rows(solver, tmp_path):
     judged = (left_out.Y - left_out.predictions(fitted, 1)).square().mean().sqrt()
     new = model.predict(frame(3000, seed=7)) - made(3000, seed=7)[1]
     assert float(judged) == pytest.approx(np.sqrt(np.mean(new**2)), rel=0.2)
+
+
+def test_a_cell_in_which_no_row_is_left_out_is_fitted_too(tmp_path):
+    """Of 300 cells that are not balanced some hold none of the rows drawn to be left out."""
+    table = scan_parquet(write(tmp_path / "rows", n=1200), target="y")
+    settings = {"n_cells": 300, "n_centers": 1200, "balance": False}
+    left_out, fitted = left_out_of(on_disk(tmp_path / "c", **settings), table)
+    assert len(left_out.cell.unique()) < len(fitted.centroids)
+    assert len(left_out.Y) == len(left_out.predictions(fitted, 1)) == 240
+
+
+def test_rows_left_out_stand_for_all_when_they_are_capped(monkeypatch):
+    """Rows sorted by a feature: those left out are not the last of them."""
+    monkeypatch.setattr("parkrr.fit.LEFT_OUT_VALUES", 50 * 100)
+    X = np.sort(np.random.default_rng(0).uniform(size=(3000, 1)), 0)
+    model = plain(n_cells=1, n_centers=100, random_state=0)
+    left_out, _ = left_out_of(model, X, X[:, 0])
+    assert len(left_out.Y) == 50
+    assert float(left_out.Y.mean()) == pytest.approx(0.5, abs=0.1)

@@ -15,7 +15,7 @@ from parkrr.errors import ModelFileError
 from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian, Matern, Radial
 from parkrr.partition import Blend
-from plain import plain
+from plain import PLAIN, plain
 
 
 def data(n=600):
@@ -125,3 +125,16 @@ def test_a_kernel_of_the_users_own_cannot_be_saved_and_is_named(tmp_path):
     with pytest.raises(ModelFileError, match="holds only kernels of parkrr"):
         model.save(tmp_path / "m.park")
     assert not list(tmp_path.iterdir())
+
+
+class Renamed(ParKRegressor):
+    """A subclass, as users make them."""
+
+
+def test_a_model_of_a_subclass_is_loaded_as_what_it_is(tmp_path):
+    X = np.linspace(0, 6, 100)[:, None]
+    model = Renamed(**PLAIN, random_state=0).fit(X, np.sin(X[:, 0]))
+    model.save(tmp_path / "m.park")
+    again = load(tmp_path / "m.park")
+    assert type(again) is ParKRegressor
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

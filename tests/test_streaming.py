@@ -187,7 +187,8 @@ def test_falkon_on_disk_is_the_nystrom_estimator_of_every_cell(table, tmp_path):
 
 def test_a_cell_on_disk_holds_exactly_the_rows_routed_to_it(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
-    shuffling = Shuffling(found.skeleton, found.park, found.rows, Ledger(str(tmp_path)), 4, 1e9)
+    ledger = Ledger(str(tmp_path))
+    shuffling = Shuffling(found.skeleton, found.park, found.rows, ledger, 4, 1e9, 100)
     cells = [cell.load() for cell in shuffling.cells(shuffling.sort())]
     X, y = (torch.from_numpy(a) for a in rows(12_000))
     model = found.skeleton.model
@@ -214,7 +215,7 @@ def test_a_cell_too_large_for_memory_is_refused_with_the_way_out(table, tmp_path
     found = decided(table, tmp_path, solver="falkon")
     ledger = Ledger(str(tmp_path))
     with pytest.raises(ParameterError, match=r"n_cells must be larger.*room for"):
-        Shuffling(found.skeleton, found.park, found.rows, ledger, 4, room=1e4).fit()
+        Shuffling(found.skeleton, found.park, found.rows, ledger, 4, 1e4, 100).fit()
 
 
 # Interruptions.

@@ -24,7 +24,7 @@ def settled(estimator=ParKRegressor, **changes):
 PATHS = [
     {"solver": "direct"},
     {"solver": "falkon", "tol": 1e-12, "max_iter": 500},
-    {"solver": "direct", "coarse": 0, "blend": 1, "metric": "euclidean"},
+    {"solver": "direct", "precision": "float64", "kernel": Gaussian(0.5)},
 ]
 
 

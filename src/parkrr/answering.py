@@ -106,7 +106,7 @@ class Answering:
 
 def checked_coverage(coverage: float, intervals: Intervals) -> float:
     """The coverage, if there were rows enough to know where its ends are."""
-    most = min(float(LEVELS[-1] - LEVELS[0]), 1 - 1 / (intervals.n + 1))
+    most = 1 - 2 * intervals.least_tail
     if not 0 < coverage <= most:
         raise ParameterError(
             f"coverage must be above 0 and at most {most:.3f} after a fit that left out "

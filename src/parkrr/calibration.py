@@ -17,12 +17,12 @@ from torch import Tensor
 Array = NDArray[np.float64]
 FOLDS = 4
 VALUES = 2**21  # scores that are looked at: all rows of two classes, 10,000 of 200
-PLATT_ROWS = 20  # left out for each class, at least
-FEW_ROWS = 30  # left out; with fewer one factor is all that is learned
+PLATT_ROWS = 20  # left out for each class, on average
+JUDGED_ROWS = 30  # left out; with fewer one factor is all that is learned
 ISOTONIC_ROWS = 1000  # left out for each class, at least; with fewer a step function is noise
 ISOTONIC_CLASSES = 20  # at most: the others are one of many small fits
 SMOOTHING = 1.0  # rows of every kind at either end of an increasing function
-OFFSET_PENALTY = 1e-2  # rows; keeps the offset of a class that no row left out has finite
+OFFSET_PENALTY = 1e-2  # rows; keeps factors, and offsets of classes without rows, finite
 
 
 class Calibration(Protocol):
@@ -91,10 +91,13 @@ class Isotonic:
         if F.shape[1] > 1:
             return self.probabilities(F)
         at, p = self.scores[0], self.values[0]
-        middle = at[np.searchsorted(p, 0.5).clip(0, len(at) - 1)]
-        if p[0] < 0.5 < p[-1]:
+        if p[-1] <= 0.5:
+            middle = at[-1]
+        elif p[0] > 0.5:
+            middle = np.nextafter(at[0], -np.inf)
+        else:
             middle = np.interp(0.5, p, at)
-        shifted: Array = F - middle
+        shifted: Array = F.clip(at[0], at[-1]) - middle
         return shifted
 
     def probabilities(self, F: Array) -> Array:
@@ -141,15 +144,15 @@ def learn_calibration(
         ways.append("platt")
     if len(counts) <= ISOTONIC_CLASSES and counts.min() >= ISOTONIC_ROWS:
         ways.append("isotonic")
-    losses = dict.fromkeys(ways, 0.0)
+    losses = dict.fromkeys(ways if len(F) >= JUDGED_ROWS else (), 0.0)
     fold = np.arange(len(F)) % FOLDS
-    for k in range(FOLDS) if len(F) >= FEW_ROWS else ():
+    for k in range(FOLDS):
         learn, judge = fold != k, fold == k
-        for way in ways:
+        for way in losses:
             found = fitted(way, F[learn], labels[learn], w[learn])
             P = found.probabilities(F[judge])
             losses[way] += log_loss(P, labels[judge], w[judge]) * w[judge].sum() / w.sum()
-    best = min(losses, key=lambda way: losses[way])  # of few rows the first
+    best = min(losses, key=lambda way: losses[way], default="temperature")
     return fitted(best, F, labels, w), losses
 
 

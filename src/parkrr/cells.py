@@ -119,7 +119,7 @@ def fit_loaded_cell(task: CellTask) -> CellResult:
         seconds=time.perf_counter() - start,
     )
     found = CellResult(centers.to(fit.dtype), fit.weights, report)
-    if fit.change is None:
+    if not task.n_left_out:
         return found
     return found._replace(rows=cell.block(slice(-task.n_left_out, None)), change=fit.change)
 

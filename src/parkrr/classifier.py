@@ -53,6 +53,9 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     np.int64(0)
     """
 
+    _kind = "ParKClassifier"
+    _answers = ("prediction", "probability", "novelty")
+
     def __init__(
         self,
         kernel: Kernel | str = "auto",

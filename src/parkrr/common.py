@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from parkrr import importance
-from parkrr.answering import Answering
+from parkrr.answering import Answering, checked_coverage
 from parkrr.arrays import as_source, as_tensor, check_weights
 from parkrr.cells import CellReport
 from parkrr.checks import check_device, check_one_of
@@ -31,7 +31,7 @@ from parkrr.metrics import FeatureMap
 from parkrr.model import Model
 from parkrr.modelfile import Saved, params_of, plain_params, write_model
 from parkrr.partition import Blend
-from parkrr.prediction import ANSWERS, Predicting, numbers_only, predict_files
+from parkrr.prediction import Predicting, numbers_only, predict_files
 from parkrr.rowtable import Target, encode_frame, frame_table, learn_frame
 from parkrr.settings import (
     as_engine,
@@ -48,6 +48,9 @@ from parkrr.tuning import Chosen, Diary
 
 class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: parameters, their rules, and a multi-output fit."""
+
+    _kind: ClassVar[str]  # in a model file, whatever a subclass is called
+    _answers: ClassVar[tuple[str, ...]]  # that files can hold
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         importances = getattr(self, "feature_importances_", None)
         facts = {
-            "estimator": type(self).__name__,
+            "estimator": self._kind,
             "params": plain_params(self.get_params(deep=False)),
             "columns": self.columns_ and self.columns_.plain(),
             "classes": None if classes is None else classes.tolist(),
@@ -313,9 +316,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             How many rows were predicted now.
         """
         check_is_fitted(self)
-        known = ANSWERS[type(self).__name__]
         for name in answers:
-            check_one_of("answers", name, known)
+            check_one_of("answers", name, self._answers)
+        if "interval" in answers:
+            checked_coverage(coverage, self._answering().bars())
         columns = self.columns_ or numbers_only(source, self.n_features_in_)
         wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
         predicting = Predicting(self._answering(), columns, *wanted)

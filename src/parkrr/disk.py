@@ -5,6 +5,7 @@ the pass and the cells are tasks of :mod:`parkrr.streaming`.
 """
 
 import hashlib
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from parkrr.rowtable import RowTable, Target, learn_rows, learn_target
 from parkrr.settings import as_engine, chosen_park, given_sizes, park_of, patience, wish_of
 from parkrr.shuffling import Shuffling
 from parkrr.skeleton import Skeleton, skeleton
-from parkrr.sources import Block
+from parkrr.sources import JUDGES, Block
 from parkrr.streaming import Streaming, lengths_of
 from parkrr.tables import ParquetTable, fingerprint
 from parkrr.tuning import Diary
@@ -40,7 +41,7 @@ LOOK_ROWS = 100_000  # from which columns are learned
 KEPT_ROWS = 2000  # of the sample, for importances
 LOADED_ROWS = 3_000_000  # up to here every row can be a centre, so rows are loaded
 LOADED_COPIES = 4  # of the rows, while they are fitted in memory
-JOB_VERSION = 1
+JOB_VERSION = 2
 # What may change between two runs of one job.
 FREE = ("engine", "progress", "checkpoint", "device")
 
@@ -130,7 +131,8 @@ def passes(decided: "Decided", ledger: Ledger) -> FitResult:
         park = replace(park, engine=LocalEngine(min(park.engine.cores, sizes.n_workers)))
     if park.solver == "falkon":
         slices = -(-decided.rows.n_rows // sizes.sort_rows)
-        return Shuffling(decided.skeleton, park, decided.rows, ledger, slices, sizes.room).fit()
+        limits = (sizes.room, sizes.n_left_out)
+        return Shuffling(decided.skeleton, park, decided.rows, ledger, slices, *limits).fit()
     counts = (sizes.n_slices, sizes.n_groups)
     return Streaming(decided.skeleton, park, decided.rows, ledger, *counts).fit()
 
@@ -202,11 +204,10 @@ def decide(rows: RowTable, params: dict[str, Any], seed: int) -> Decided:
     sizes = sizes_on_disk(rows, params, engine)
     drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
     sample, kept = rows.sample(drawn, seed, engine)
-    left_out = min(sizes.n_left_out, sample.n_rows)
+    left_out = min(sizes.n_left_out, math.ceil(JUDGES * sample.n_rows))
     wish = wish_of(params)
     park = park_of(params, wish, sizes, rows.n_rows, seed)
-    # Rows left out see to it that the others' choices are judged, if there are others enough.
-    deciding = sample.rows(slice(0, max(sizes.n_sample, sample.n_rows - left_out)))
+    deciding = sample.rows(slice(0, sample.n_rows - left_out))
     park, diary = chosen_park(park, wish, patience(params), deciding)
     built = skeleton(park, sample, left_out)
     if wish.penalty:  # what stays the same as rows are added is lambda n

@@ -45,7 +45,7 @@ METRIC_ROWS = 10_000  # whose mean and spread stand for those of all rows
 COARSE_PENALTIES = PENALTIES[PENALTIES >= 1e-8]
 COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
 ASSIGN_ROWS = 2**16  # rows routed by one task
-LEFT_OUT_VALUES = 2**25  # of the kernel, of rows of one cell that are each left out
+LEFT_OUT_VALUES = 2**24  # of the kernel, of rows of one cell that are each left out
 
 
 class FitResult(NamedTuple):
@@ -110,7 +110,7 @@ class Park:
         metric = as_map(self.metric, self.kernel, rows, seeds[0])
         rows = rows.map(partial(metric, dtype=self.dtype))
         check_kernel_range(self.kernel, rows, self.dtype)
-        coarse, rows = self.fit_coarse(rows, seeds[3])
+        coarse, rows = self.fit_coarse(rows, judging, seeds[3])
         centroids = self.place(rows, seeds[1])  # (Q, e)
         centroids, cells = self.divide(rows.with_last(judging), centroids)  # Q sources
         placed = time.perf_counter()
@@ -131,12 +131,19 @@ class Park:
         seconds = (placed - start, time.perf_counter() - placed)
         return FitResult(model, report, *seconds, join_left_out(model, fitted, scale))
 
-    def fit_coarse(self, rows: ArraySource, seed: int) -> tuple[CoarseModel | None, ArraySource]:
-        """The coarse level, if there is one, and the rows with what it leaves of the target."""
+    def fit_coarse(
+        self, rows: ArraySource, judging: Tensor, seed: int
+    ) -> tuple[CoarseModel | None, ArraySource]:
+        """The coarse level, if there is one, and the rows with what it leaves of the target.
+
+        Rows that judge (n,) do not teach it, unless all do.
+        """
         if self.coarse is None:
             return None, rows
         kernel = self.coarse.kernel or self.kernel
-        model = coarse_model(kernel, rows, self.coarse.n_centers, self.engine.local.cores, seed)
+        learning = rows if bool(judging.all()) else replace(rows, index=(~judging).nonzero()[:, 0])
+        how = (self.coarse.n_centers, self.engine.local.cores, seed)
+        model = coarse_model(kernel, learning, *how)
         shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
         parts = self.engine.local.map(lambda shard: model(shard.load().X), shards)
         fitted = torch.cat(parts)  # (n, t)

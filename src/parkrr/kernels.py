@@ -298,6 +298,9 @@ class Polynomial(Kernel):
     def distance(self, C: Tensor) -> Section:
         return PolynomialSection(self, C, distance=True)
 
+    def among(self, Z: Tensor) -> Tensor:
+        return (Z @ Z.mT).mul_(self.gamma).add_(self.coef0).pow_(self.degree)
+
 
 @final
 @dataclass(frozen=True)
@@ -320,6 +323,9 @@ class Linear(Kernel):
 
     def distance(self, C: Tensor) -> Section:
         return InnerSection(C, norms=True)
+
+    def among(self, Z: Tensor) -> Tensor:
+        return Z @ Z.mT
 
 
 KERNELS: dict[str, type[Kernel]] = {

@@ -15,8 +15,8 @@ from parkrr.sources import joined
 class LeftOut:
     """Rows of the fit, each left out in turn.
 
-    Other cells, which may take part in an answer, have never seen the row. The coarse level has:
-    one of a thousand rows for each of its centres.
+    Other cells, which may take part in an answer, have never seen the row, nor has the coarse
+    level, unless rows are so few that all judge.
 
     Parameters
     ----------

@@ -89,6 +89,8 @@ class Section(ABC):
 
     def __call__(self, A: Tensor) -> Tensor:
         """Values at lifted rows A (n, d'), shape (n, m), in memory of their own."""
+        if not len(A):
+            return self.right.new_empty(0, self.right.shape[1])
         [radius] = self.radii(A, [0])
         return self.values(A, self.workspace(len(A)), self.near(radius))
 

@@ -25,7 +25,7 @@ from parkrr.partition import Blend
 from parkrr.ray_engine import RayEngine
 from parkrr.tensorfile import read_tensors, write_tensors
 
-VERSION = 1
+VERSION = 2
 NOTHING: Mapping[str, Tensor] = {}
 
 

@@ -6,10 +6,12 @@ take m_q^2 numbers each to store; the nearest 32 take none, and what they leave 
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
+from parkrr.engine import torch_threads
 from parkrr.kernels import Kernel
 from parkrr.model import Model
 from parkrr.partition import nearest
@@ -23,12 +25,15 @@ JITTER = 1e-8  # of copies among the neighbours
 def schur_complement(kernel: Kernel, X: Tensor, Z: Tensor, noise: float, skip: bool) -> Tensor:
     """K(x, x) - k' (K_ZZ + noise)^-1 k of rows X (n, e) and their nearest centres in Z, (n,).
 
-    With `skip` rows are centres themselves, and not their own neighbours.
+    With `skip` a row that is a centre itself is not its own neighbour.
     """
     parts = []
     for rows in torch.split(X, BLOCK_ROWS):
         near, _ = nearest(kernel, rows, Z, min(NEIGHBOURS + skip, len(Z)))  # (b, k)
-        around = torch.cat([rows[:, None], Z[near[:, int(skip) :]].to(rows)], 1)  # (b, k + 1, e)
+        if skip:
+            itself = (Z[near[:, 0]].to(rows) == rows).all(1)[:, None]
+            near = torch.where(itself, near[:, 1:], near[:, :-1])
+        around = torch.cat([rows[:, None], Z[near].to(rows)], 1)  # (b, k + 1, e)
         K = kernel.among(around.double())
         parts.append(last_pivot(K, noise))
     return torch.cat(parts)
@@ -39,7 +44,7 @@ def last_pivot(K: Tensor, noise: float) -> Tensor:
     own, k, K_ZZ = K[:, 0, 0], K[:, 0, 1:], K[:, 1:, 1:]
     if not k.shape[1]:
         return own
-    size = K_ZZ.diagonal(dim1=1, dim2=2).amax(1)[:, None]  # (b, 1)
+    size = K_ZZ.diagonal(dim1=1, dim2=2).amax(1)[:, None].clamp_min(1e-200)  # (b, 1)
     K_ZZ.diagonal(dim1=1, dim2=2).add_(noise + JITTER * size)
     L = torch.linalg.cholesky_ex(K_ZZ).L
     half = torch.linalg.solve_triangular(L, k[:, :, None], upper=False)[:, :, 0]
@@ -48,19 +53,28 @@ def last_pivot(K: Tensor, noise: float) -> Tensor:
 
 
 def by_cell(
-    model: Model, X: Tensor, cell_of: Tensor, work: Callable[[int, Tensor], Tensor]
+    model: Model,
+    X: Tensor,
+    cell_of: Tensor,
+    work: Callable[[int, Tensor], Tensor],
+    n_threads: int = 1,
 ) -> Tensor:
     """work(q, rows) of the mapped rows X (n, e) of each cell, put back in order, (n,)."""
     order, counts = grouped(cell_of, len(model.centroids))
     out = torch.empty(len(X), dtype=torch.float64, device=X.device)
-    for q, at in enumerate(torch.split(order, counts)):
-        if len(at):
-            out[at] = work(q, X[at])
+    there = [(q, at) for q, at in enumerate(torch.split(order, counts)) if len(at)]
+
+    def fill(task: tuple[int, Tensor]) -> None:
+        q, at = task
+        out[at] = work(q, X[at])
+
+    with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(fill, there))
     return out
 
 
 def novelty(model: Model, X: Tensor) -> Tensor:
-    """The part of mapped rows X (n, e) that lies outside the span of their cell's centres, (n,).
+    """The part of mapped rows X (n, e) outside the span of their cell's nearest centres, (n,).
 
     Squared, in feature space, of 1: 0 at a centre, near 1 far from all.
     """

@@ -23,10 +23,6 @@ from parkrr.tables import ParquetTable, block_rows, fingerprint, write_parquet
 SLICE_ROWS = 2_000_000  # of a file that is written
 VERSION = 1
 ENDS = ("lower", "upper")  # columns of an interval
-ANSWERS = {
-    "ParKRegressor": ("prediction", "interval", "std", "novelty"),
-    "ParKClassifier": ("prediction", "probability", "novelty"),
-}
 
 
 class Part(NamedTuple):
@@ -96,10 +92,15 @@ class Predicting:
         parts = [model.centroids, *model.centers, *model.weights, model.intercept]
         parts += [] if coarse is None else [coarse.centers, coarse.weights]
         parts += [tensor for tensor in vars(model.metric).values() if tensor is not None]
-        parts += [] if bars is None else [bars.quantiles, bars.posterior.noise]
+        if bars is not None:
+            parts += [bars.quantiles, bars.factors, bars.posterior.noise, bars.posterior.ridge]
+            learned = bars.learned
+            parts += [] if learned is None else [learned.centers, learned.weights]
         words = (
             *(model.kernel, model.blend, coarse and coarse.kernel, self.columns),
-            *(answering.classes, answering.calibration and answering.calibration.plain()),
+            None if answering.classes is None else answering.classes.tolist(),
+            answering.calibration and answering.calibration.plain(),
+            bars and (bars.how, bars.n),
         )
         total = hashlib.sha256(repr(words).encode())
         for tensor in parts:

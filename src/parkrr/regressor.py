@@ -124,6 +124,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     array([0.841, 0.909])
     """
 
+    _kind = "ParKRegressor"
+    _answers = ("prediction", "interval", "std", "novelty")
+
     def fit(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> "ParKRegressor":

@@ -128,10 +128,10 @@ class RowTable:
         w = None
         if self.table.weight is not None:
             w = numbers(table[self.table.weight], self.table.weight)
-            if not (w >= 0).all():
+            if not ((w >= 0) & np.isfinite(w)).all():
                 raise ParameterError(
-                    f"weight must be >= 0 everywhere, but column {self.table.weight!r} has "
-                    f"{w[~(w >= 0)][0]}; filter such rows out"
+                    f"weight must be finite and >= 0, but column {self.table.weight!r} has "
+                    f"{w[~((w >= 0) & np.isfinite(w))][0]}; filter such rows out"
                 )
             kept &= w > 0
         by_class = self.target.weights(Y)

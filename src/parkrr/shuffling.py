@@ -138,6 +138,8 @@ class Shuffling:
         Tasks that sort.
     room
         Bytes a core may use for a cell.
+    n_left_out
+        Most rows that are left out to measure uncertainty.
     """
 
     skeleton: Skeleton
@@ -146,6 +148,7 @@ class Shuffling:
     ledger: Ledger
     n_slices: int
     room: float
+    n_left_out: int
 
     def fit(self) -> FitResult:
         """Sort, then fit what has not been fitted before."""
@@ -203,13 +206,15 @@ class Shuffling:
     def fit_cells(self, cells: list[DiskCell]) -> list[CellResult]:
         """Every cell, the largest first, each on as many threads as if all were to be fitted."""
         total = sum(cell.total_weight for cell in cells)
-        left_out = [math.ceil(JUDGES * cell.n_rows) for cell in cells]
+        n = sum(cell.n_rows for cell in cells)
+        share = min(JUDGES, self.n_left_out / n)
+        left_out = [math.ceil(share * cell.n_rows) for cell in cells]
         tasks = self.park.tasks(cells, total, self.park.seed, left_out)
         earlier = {task.q: self.published(task.q) for task in tasks}
         found = {q: result for q, result in earlier.items() if result is not None}
         todo = sorted((t for t in tasks if t.q not in found), key=lambda task: -task.work)
-        n = sum(task.cell.n_rows for task in todo)
-        with progress("fitting cells", n, "rows", self.park.shown) as tick:
+        left = sum(task.cell.n_rows for task in todo)
+        with progress("fitting cells", left, "rows", self.park.shown) as tick:
             work = partial(fit_and_publish, self.ledger)
             for k, result in self.park.engine.run(work, todo):
                 found[todo[k].q] = result

@@ -73,7 +73,8 @@ def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
     metric = as_map(park.metric, park.kernel, rows, seeds[0])
     rows = rows.map(partial(metric, dtype=park.dtype)).load()
     check_kernel_range(park.kernel, rows, park.dtype)
-    coarse, rows = park.fit_coarse(rows, seeds[3])
+    judging = torch.arange(rows.n_rows) >= rows.n_rows - n_left_out
+    coarse, rows = park.fit_coarse(rows, judging, seeds[3])
     centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
     centers = []
     for cell in cells:

@@ -218,7 +218,7 @@ class Falkon:
 
     def most_left_out(self, n: int) -> int:
         """Rows that can be left out together in one more solve, or of few each in turn."""
-        return n if n < FEW_ROWS else math.ceil(n * TOGETHER)
+        return n if n < FEW_ROWS else int(n * TOGETHER)
 
     def with_change(self, problem: LocalProblem, B: Preconditioner, fit: LocalFit) -> LocalFit:
         """The fit with what it would say of the rows at the end, had it not seen them.

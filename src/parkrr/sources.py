@@ -151,8 +151,14 @@ class ArraySource:
         return ArraySource(*self.block(draw(self.n_rows, size, seed)))
 
     def with_last(self, judges: Tensor) -> "ArraySource":
-        """The same rows, those for which judges (n_rows,) holds after all others."""
-        order = torch.cat([(~judges).nonzero()[:, 0], judges.nonzero()[:, 0]])
+        """The same rows, those for which judges (n_rows,) holds after all others, by chance.
+
+        So any number of rows at the end stands for all that judge.
+        """
+        last = judges.nonzero()[:, 0]
+        chance = np.random.default_rng(self.n_rows).permutation(len(last))
+        last = last[torch.from_numpy(chance).to(last.device)]
+        order = torch.cat([(~judges).nonzero()[:, 0], last])
         return replace(self, index=order if self.index is None else self.index[order])
 
     def shards(self, count: int) -> "list[ArraySource]":

@@ -54,11 +54,11 @@ class SliceTask:
 
 def lengths_of(sizes: Sequence[int], t: int) -> list[int]:
     """Numbers in the statistics of cells with so many centres."""
-    return [m * (m + t) + 3 for m in sizes]
+    return [m * (m + t) + 2 for m in sizes]
 
 
 class Statistics:
-    """K'W[K, Y], rows, weight and Y'WY of some cells, in one float64 array."""
+    """K'W[K, Y], rows and weight of some cells, in one float64 array."""
 
     def __init__(self, sizes: Sequence[int], t: int) -> None:
         self.sizes, self.t = sizes, t
@@ -69,11 +69,11 @@ class Statistics:
     def gram(self, q: int) -> Tensor:
         """K'W[K, Y] of a cell, shape (m_q, m_q + t)."""
         m = self.sizes[q]
-        return self.cells[q][:-3].view(m, m + self.t)
+        return self.cells[q][:-2].view(m, m + self.t)
 
     def sums(self, q: int) -> Tensor:
-        """Rows, weight and Y'WY of a cell."""
-        return self.cells[q][-3:]
+        """Rows and weight of a cell."""
+        return self.cells[q][-2:]
 
 
 def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str, Any]:
@@ -127,9 +127,9 @@ def sorted_rows(
 
 
 def count_rows(stats: Statistics, rows: Block, counts: list[int]) -> None:
-    """Add rows, weight and Y'WY of sorted rows."""
+    """Add rows and weight of sorted rows."""
     w = torch.ones(len(rows.X), dtype=torch.float64) if rows.w is None else rows.w
-    each = torch.stack([torch.ones_like(w), w, w * rows.Y.square().sum(1)], 1)  # (n, 3)
+    each = torch.stack([torch.ones_like(w), w], 1)  # (n, 2)
     for q, part in enumerate(torch.split(each, counts)):
         stats.sums(q).add_(part.sum(0))
 
@@ -185,7 +185,7 @@ def solve_cell(
 ) -> CellResult:
     """eq. (8) of cell q from the statistics at `place` among those of a run."""
     start = time.perf_counter()
-    n_rows, n_q, _ = stats.sums(place).tolist()
+    n_rows, n_q = stats.sums(place).tolist()
     fit = from_statistics(model, q, mirrored(stats.gram(place)), total, n_q, judges)
     report = CellReport(
         cell=q,
