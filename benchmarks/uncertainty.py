@@ -286,7 +286,7 @@ def lines(results):
             found.append(f"| {task} | {how} | {' | '.join(numbers)} | {r['fit']:.0f} |")
     found.append("")
     for task in ("satellite", *INTERVALS[:-1]):
-        if task in results:
+        if task in results and results[task]["novelty"]["left out"] is not None:
             parts = ", ".join(f"{e:.3f}" for e in results[task]["error by novelty"])
             mean = results[task]["novelty"]
             found.append(

@@ -5,7 +5,6 @@ level if there is one.
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.engine import torch_threads
+from parkrr.engine import mapped_on_threads
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import Kernel
 from parkrr.lifting import Section
@@ -105,9 +104,7 @@ class Model:
         """work(rows) of runs of rows X (n, d) on some threads, one after the other, (n, ...)."""
         longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
         rows = min(longest, max(1, -(-len(X) // n_threads)))
-        runs = torch.split(X, rows)
-        with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
-            return torch.cat(list(pool.map(work, runs)))
+        return torch.cat(mapped_on_threads(work, torch.split(X, rows), n_threads))
 
     def at(self, X: Tensor) -> Tensor:
         """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""

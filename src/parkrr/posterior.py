@@ -6,12 +6,11 @@ take m_q^2 numbers each to store; the nearest 32 take none, and what they leave 
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-from parkrr.engine import torch_threads
+from parkrr.engine import mapped_on_threads
 from parkrr.kernels import Kernel
 from parkrr.model import Model
 from parkrr.partition import nearest
@@ -68,8 +67,7 @@ def by_cell(
         q, at = task
         out[at] = work(q, X[at])
 
-    with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(fill, there))
+    mapped_on_threads(fill, there, n_threads)
     return out
 
 
