@@ -78,8 +78,8 @@ class Answering:
 
     def std(self, X: Tensor, n_threads: int = 1) -> Array:
         """Standard deviation of a new target, shape (n,) or (n, t)."""
-        posterior = self.bars().posterior
-        return self.flat(self.mapped(lambda Z: posterior.std(self.model, Z), X, n_threads))
+        model, std = self.model, self.bars().posterior.std
+        return self.flat(self.mapped(lambda Z: std(model, Z, model.cell_of(Z)), X, n_threads))
 
     def novelty(self, X: Tensor, n_threads: int = 1) -> Array:
         """How much of each row its cell has not seen, from 0 to 1, shape (n,)."""

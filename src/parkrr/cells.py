@@ -10,10 +10,7 @@ from torch import Tensor
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.kernels import Kernel
 from parkrr.problem import LocalProblem
-from parkrr.solvers import (
-    LocalFit,
-    Solver,
-)
+from parkrr.solvers import LocalFit, Solver, nothing_to_fit
 from parkrr.sources import ArraySource, Block, CellRows, draw
 
 
@@ -131,9 +128,7 @@ def solved(task: CellTask, cell: ArraySource) -> tuple[LocalFit, Tensor]:
     drawn = drawn.to(cell.X.device)
     centers = cell.X[drawn]  # (m_q, d)
     if float(task.kernel.diag(centers).max()) == 0:
-        zero = centers.new_zeros(task.m_q, cell.n_outputs, dtype=torch.float64)
-        why, change = "K is zero on all centres", zero.new_zeros(task.n_left_out, cell.n_outputs)
-        return LocalFit(zero, 0, 0.0, True, why, centers.dtype, change), centers
+        return nothing_to_fit(centers, cell.n_outputs, task.n_left_out), centers
     w = None if cell.w is None else cell.w[drawn].double()
     w = None if w is None else w / w.mean()
     ridge = task.lambda_q * cell.total_weight

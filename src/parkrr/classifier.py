@@ -159,8 +159,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         left_out = result.left_out
         F = left_out.predictions(result.model, self._cores).cpu().numpy()
         at = class_numbers(left_out.Y.cpu().numpy(), len(self.classes_))
-        w = np.ones(len(F)) if left_out.w is None else left_out.w.double().cpu().numpy()
-        self.calibration_, losses = learn_calibration(F, at, w / w.mean(), park.seed)
+        w = left_out.weights.cpu().numpy()
+        self.calibration_, losses = learn_calibration(F, at, w, park.seed)
         tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]
         return tried, self.calibration_.name
 

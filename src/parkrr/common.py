@@ -318,11 +318,12 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         for name in answers:
             check_one_of("answers", name, self._answers)
+        answering = self._answering()
         if "interval" in answers:
-            checked_coverage(coverage, self._answering().bars())
+            checked_coverage(coverage, answering.bars())
         columns = self.columns_ or numbers_only(source, self.n_features_in_)
         wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
-        predicting = Predicting(self._answering(), columns, *wanted)
+        predicting = Predicting(answering, columns, *wanted)
         return predict_files(predicting, source, as_engine(self.engine), self.progress)
 
 

@@ -28,13 +28,7 @@ from parkrr.partition import (
 from parkrr.path import PENALTIES, penalty_path
 from parkrr.problem import LocalProblem
 from parkrr.progress import progress
-from parkrr.solvers import (
-    Direct,
-    Falkon,
-    Solver,
-    cheaper,
-    lost_in_float32,
-)
+from parkrr.solvers import Direct, Falkon, Solver, cheaper, lost_in_float32
 from parkrr.sources import FEW_ROWS, ArraySource, CellRows, draw, judges
 
 # When cells are balanced, one lighter than this is merged: too few rows for a model.

@@ -56,9 +56,8 @@ class Posterior:
     noise: Tensor
     ridge: Tensor
 
-    def std(self, model: Model, X: Tensor) -> Tensor:
-        """Standard deviation of a new target at mapped rows X (n, e), shape (n, t)."""
-        cell_of = model.cell_of(X)
+    def std(self, model: Model, X: Tensor, cell_of: Tensor) -> Tensor:
+        """Standard deviation of a new target at mapped rows X (n, e) of cells (n,), (n, t)."""
         return self.noise[cell_of] * spread(model, X, cell_of, self.ridge)[:, None]
 
 
@@ -91,10 +90,13 @@ class Intervals:
 
     def scale(self, model: Model, X: Tensor) -> Tensor:
         """How wide errors are at mapped rows X (n, e), up to a factor, shape (n, t)."""
-        factor = self.factors[model.cell_of(X)]
+        cell_of = model.cell_of(X)
+        factor = self.factors[cell_of]
         if self.learned is not None:
             return factor * self.learned(X).mul_(POWER).exp_()
-        return factor * self.posterior.std(model, X) ** POWER if self.how == "posterior" else factor
+        if self.how == "posterior":
+            return factor * self.posterior.std(model, X, cell_of) ** POWER
+        return factor
 
     @property
     def least_tail(self) -> float:
@@ -130,8 +132,7 @@ def learn_intervals(
     and `sizes` (Q) are the rows of the cells.
     """
     R = left_out.Y - left_out.predictions(model, n_threads)  # (h, t)
-    w = torch.ones_like(R[:, 0]) if left_out.w is None else left_out.w.double()
-    w = w / w.mean()
+    w = left_out.weights
     posterior, std = learn_posterior(model, left_out, R, w, ridge, sizes, n_threads)
     scales = {"constant": torch.ones_like(R)}
     if len(R) >= SCALE_ROWS:

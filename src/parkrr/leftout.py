@@ -38,6 +38,12 @@ class LeftOut:
     cell: Tensor
     change: Tensor
 
+    @property
+    def weights(self) -> Tensor:
+        """How much each of them counts, of mean one, shape (h,)."""
+        w = self.Y.new_ones(len(self.Y)) if self.w is None else self.w.double()
+        return w / w.mean()
+
     def predictions(self, model: Model, n_threads: int) -> Tensor:
         """What the model without each of them says of it, shape (h, t)."""
         seen = model.in_runs(model.at, self.X, n_threads)

@@ -43,7 +43,7 @@ class Predicting:
     keys
         Columns to write beside the answers.
     answers
-        What to write: some of `ANSWERS`.
+        What to write: names of :class:`Answering`'s answers, and "interval" for both ends.
     coverage
         Of intervals.
     folder

@@ -4,7 +4,6 @@ The only loops over rows are over blocks of a source.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.engine import torch_threads
+from parkrr.engine import mapped_on_threads
 from parkrr.kernels import Kernel
 from parkrr.leaving import LeftOutRows
 from parkrr.lifting import Section
@@ -185,8 +184,7 @@ def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
         return part(shards[0])
     # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
     # use both cores at 1.1: blocks in cache are too short to share.
-    with torch_threads(1), ThreadPoolExecutor(len(shards)) as pool:
-        return reduce(Tensor.add_, pool.map(part, shards))
+    return reduce(Tensor.add_, mapped_on_threads(part, shards, len(shards)))
 
 
 def left_out_rows(kernel: Kernel, rows: Block, Z: Tensor) -> LeftOutRows:

@@ -52,12 +52,12 @@ class Target:
     classes: NDArray[Any] | None = None
     class_weights: NDArray[np.float64] | None = None
 
-    def weights(self, Y: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """The weight of each row by its class, from codes Y (n, t), shape (n,)."""
+    def weighted(self, Y: NDArray[Any], w: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Weights of rows (n,), times what their classes count, from codes Y (n, t)."""
         if self.class_weights is None or self.classes is None:
-            return None
-        found: NDArray[np.float64] = self.class_weights[class_numbers(Y, len(self.classes))]
-        return found
+            return w
+        found: NDArray[Any] = self.class_weights[class_numbers(Y, len(self.classes))]
+        return found if w is None else w * found
 
     def encode(self, table: pa.Table) -> NDArray[np.float64]:
         """Targets (n, t), NaN where there is none; classes as codes of +1 and -1."""
@@ -134,9 +134,7 @@ class RowTable:
                     f"{w[~((w >= 0) & np.isfinite(w))][0]}; filter such rows out"
                 )
             kept &= w > 0
-        by_class = self.target.weights(Y)
-        if by_class is not None:
-            w = by_class if w is None else w * by_class
+        w = self.target.weighted(Y, w)
         X = self.columns.encode(table)
         if not kept.all():
             X, Y, w = X[kept], Y[kept], None if w is None else w[kept]
@@ -195,9 +193,9 @@ class Tallying:
     def tally(self, table: ParquetTable, block: pa.Table) -> dict[str, Tally]:
         """Of the rows of a block that have a target and a weight."""
         Y = self.target.encode(block)
-        w = np.ones(len(Y)) if table.weight is None else numbers(block[table.weight])
-        by_class = self.target.weights(Y)
-        w = w if by_class is None else w * by_class
+        w = None if table.weight is None else numbers(block[table.weight])
+        w = self.target.weighted(Y, w)
+        w = np.ones(len(Y)) if w is None else w
         kept = np.isfinite(Y).all(1) & (w > 0)
         rows = block.filter(pa.array(kept))
         return {name: tally(rows[name], Y[kept], w[kept]) for name in self.names}

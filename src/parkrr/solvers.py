@@ -113,6 +113,13 @@ def solve_statistics(
     return LocalFit(weights, 0, 0.0, True, factor.rescue, dtype, change)
 
 
+def nothing_to_fit(Z: Tensor, t: int, n_left_out: int) -> LocalFit:
+    """The estimator of t targets where K is zero on all centres Z (m, d): zero, whoever is out."""
+    zero = torch.zeros(len(Z), t, dtype=torch.float64, device=Z.device)
+    change = zero.new_zeros(n_left_out, t)
+    return LocalFit(zero, 0, 0.0, True, "K is zero on all centres", Z.dtype, change)
+
+
 def noisy(problem: LocalProblem, fit: LocalFit) -> bool:
     """Whether its predictions, in the dtype it says, are too noisy."""
     if fit.dtype == torch.float64:

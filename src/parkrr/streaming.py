@@ -32,6 +32,7 @@ from parkrr.skeleton import Skeleton, finished
 from parkrr.solvers import (
     LocalFit,
     lost_in_float32,
+    nothing_to_fit,
     solve_statistics,
     statistics_jitter,
 )
@@ -211,9 +212,7 @@ def from_statistics(
     ridge, Z = total.penalty * total.weight, model.centers[q]
     K_mm = kernel_of_rows(model.kernel, Z)
     if float(K_mm.diagonal().max()) == 0:
-        zero = torch.zeros(len(Z), stats.shape[1] - len(Z), dtype=torch.float64)
-        change = zero.new_zeros(len(judges.X), zero.shape[1])
-        return LocalFit(zero, 0, 0.0, True, "K is zero on all centres", Z.dtype, change)
+        return nothing_to_fit(Z, stats.shape[1] - len(Z), len(judges.X))
     jitter = statistics_jitter(len(Z), ridge / max(n_q, 1.0))
     left_out = left_out_rows(model.kernel, judges, Z)
     for boost in BOOSTS:
