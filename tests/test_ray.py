@@ -234,7 +234,7 @@ def crowded_node(cluster, monkeypatch):
     )
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "50")
     monkeypatch.setenv("RAY_memory_usage_threshold", str(1 - (available - 2**30) / total))
-    store = {"object_store_memory": 80 << 20, "memory": 4 << 30}
+    store = {"object_store_memory": 80 << 20, "memory": 64 << 30}
     node = cluster.add_node(num_cpus=3, node_ip_address="127.0.0.5", **store)
     yield node
     cluster.remove_node(node)
@@ -252,7 +252,8 @@ def hungry(flag, _):
 
 def test_a_task_killed_for_its_memory_is_promised_more(cluster, crowded_node, tmp_path):
     engine = RayEngine(num_cpus=3)  # which no other node has
-    assert engine.map(partial(hungry, tmp_path / "flag"), [0]) == [FIRST_MEMORY]
+    # At least: Ray may kill again before the system has taken back the first three gigabytes.
+    assert engine.map(partial(hungry, tmp_path / "flag"), [0])[0] >= FIRST_MEMORY
 
 
 def test_what_a_task_is_promised_doubles_up_to_the_largest_node(cluster):
