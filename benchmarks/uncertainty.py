@@ -81,11 +81,10 @@ def judged_regressor():
     from parkrr.posterior import by_cell, schur_complement
 
     class Judged(ParKRegressor):
-        def _learn_uncertainty(self, result, park):
-            left_out, model = result.left_out, result.model
-            self.residuals = (left_out.Y - left_out.predictions(model, 2))[:, 0].abs().numpy()
+        def _learn_uncertainty(self, result, park, predicted):
+            self.residuals = (result.left_out.Y - predicted)[:, 0].abs().numpy()
             self.novelty_left_out = left_out_novelty(result)
-            return super()._learn_uncertainty(result, park)
+            return super()._learn_uncertainty(result, park, predicted)
 
         def constant_width(self, coverage):
             """Of a split conformal interval: the same half-width everywhere."""

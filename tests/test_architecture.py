@@ -10,30 +10,45 @@ import parkrr
 SOURCE = Path(parkrr.__file__).parent
 MODULES = sorted(path for path in SOURCE.glob("*.py") if path.stem != "__init__")
 LAYERS = [
-    {"errors"},
+    {"errors", "words"},
     {"lifting", "sources", "engine", "factors", "checks", "progress", "conjugate", "leaving"},
     {"tables", "columns", "ledger", "tensorfile", "calibration"},
     {"kernels", "metrics", "arrays", "ray_engine"},
     {"partition", "problem"},
     {"solvers"},
-    {"model", "path", "planning", "gradients", "diskplan", "cells", "theory"},
+    {"model", "path", "gradients", "diskplan", "cells", "theory"},
     {"leftout", "posterior"},
     {"fit", "scouting", "descent", "importance", "rowtable"},
     {"voting", "trial", "intervals", "skeleton"},
-    {"modelfile", "answering", "refining", "streaming", "shuffling"},
-    {"tuning", "prediction"},
+    {"heldout", "modelfile", "answering", "refining", "streaming", "shuffling"},
+    {"tuning", "prediction", "conversion"},
+    {"pace"},
+    {"costs"},
+    {"planning", "diskcosts"},
     {"settings"},
     {"disk"},
+    {"plan"},
+    {"diagnostics", "page"},
+    {"plane"},
+    {"plots"},
+    {"report"},
+    {"fitted"},
     {"common"},
     {"regressor", "classifier"},
-    {"loading"},
+    {"loading", "summary", "exits", "terminal", "options"},
+    {"asking"},
+    {"cli"},
+    {"__main__"},
 ]
 HOMES = {
-    "sklearn": {"common", "regressor", "classifier", "calibration"},
-    "pyarrow": {"tables", "columns", "rowtable", "prediction"},  # whatever sees a table
+    "sklearn": {"common", "fitted", "regressor", "classifier", "calibration"},
+    "pyarrow": {"tables", "columns", "rowtable", "prediction", "conversion"},  # see tables
     "ray": {"ray_engine"},
+    "matplotlib": {"plots"},
     "safetensors": {"tensorfile"},
     "tqdm": {"progress"},
+    "typer": {"cli", "options"},
+    "rich": {"terminal"},
 }
 FUNCTIONS = [
     pytest.param(node, id=f"{path.stem}.{node.name}")

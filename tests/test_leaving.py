@@ -77,9 +77,9 @@ def left_out_of(model, *data):
     learn = type(model)._learn_uncertainty
 
     class Spy(type(model)):
-        def _learn_uncertainty(self, result, park):
+        def _learn_uncertainty(self, result, park, predicted):
             found["left_out"] = result.left_out
-            return learn(self, result, park)
+            return learn(self, result, park, predicted)
 
     model.__class__ = Spy
     model.fit(*data)

@@ -304,8 +304,8 @@ def test_a_changed_file_is_named(tmp_path):
 
 
 def test_a_damaged_job_is_named(tmp_path, table):
-    (tmp_path / "job.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"job.json' is damaged"):
+    (tmp_path / "_job.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"_job.json' is damaged"):
         on_disk(tmp_path).fit(table)
 
 

@@ -5,11 +5,9 @@ import pytest
 import torch
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.engine import LocalEngine
 from parkrr.errors import ParameterError
 from parkrr.gradients import gradient_products
 from parkrr.kernels import Gaussian, Matern
-from parkrr.planning import Speed, choose_sizes, measured_speed, memory
 from parkrr.scouting import median_distance, walk
 from parkrr.sources import ArraySource, canonical, judges, merged
 from plain import plain
@@ -162,34 +160,6 @@ def test_the_walk_ends_at_the_least_error(start):
 
 def test_the_median_distance_of_copies_is_one():
     assert median_distance(torch.ones(5, 2)) == 1.0
-
-
-@pytest.mark.parametrize("seconds", [0.5, 5.0, 50.0])
-def test_sizes_keep_the_time_budget_by_the_cost_model(seconds):
-    engine = LocalEngine(2)
-    sizes = choose_sizes(200_000, 9, None, None, engine, seconds, None)
-    share = sizes.n_centers / 200_000
-    rows = 200_000 / sizes.n_cells
-    assert measured_speed().seconds(200_000, rows, share, 2) <= seconds / 2
-
-
-def test_a_larger_budget_gives_larger_cells():
-    sizes = [choose_sizes(200_000, 9, None, None, LocalEngine(2), s, None) for s in (4.0, 400.0)]
-    assert sizes[0].n_cells > sizes[1].n_cells
-
-
-def test_sizes_keep_the_memory_by_the_cost_model():
-    sizes = choose_sizes(10_000, 9, None, None, LocalEngine(2), None, 6e8)
-    assert memory(10_000, 10_000 / sizes.n_cells, 1.0, 9, 2) <= 6e8
-
-
-def test_too_little_memory_is_refused_with_a_way_out():
-    with pytest.raises(ParameterError, match=r"max_memory must be at least .* lower n_centers"):
-        ParKRegressor(max_memory=1e6).fit(np.eye(10), np.arange(10.0))
-
-
-def test_more_rows_in_a_cell_take_longer():
-    assert Speed().seconds(1e5, 4000, 1.0, 2) > Speed().seconds(1e5, 1000, 1.0, 2)
 
 
 def test_a_fixed_lengthscale_is_kept():

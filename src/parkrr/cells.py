@@ -1,7 +1,7 @@
 """One cell: lines 8 and 9 of Algorithm 1, as a task that carries all it needs."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -37,6 +37,8 @@ class CellReport:
         float64 after those in float32 led nowhere.
     seconds
         Wall time of the cell.
+    error
+        Root mean squared error of its rows that were each left out, None if there were none.
     """
 
     cell: int
@@ -51,6 +53,11 @@ class CellReport:
     converged: bool
     rescue: str
     seconds: float
+    error: float | None = None
+
+    def judged(self, error: float | None) -> "CellReport":
+        """The same with that error."""
+        return replace(self, error=error)
 
 
 @dataclass(frozen=True)

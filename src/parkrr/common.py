@@ -2,55 +2,56 @@
 
 import time
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict
+from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_array, check_random_state
 from torch import Tensor
 
 from parkrr import importance
-from parkrr.answering import Answering, checked_coverage
 from parkrr.arrays import as_source, as_tensor, check_weights
 from parkrr.cells import CellReport
-from parkrr.checks import check_device, check_one_of
-from parkrr.columns import Columns, from_plain
+from parkrr.checks import check_device
+from parkrr.columns import Columns
 from parkrr.disk import learned, stays_on_disk, stream
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
 from parkrr.fit import Coarse, FitResult, Park
+from parkrr.fitted import Fitted
+from parkrr.heldout import with_errors
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap
 from parkrr.model import Model
-from parkrr.modelfile import Saved, params_of, plain_params, write_model
 from parkrr.partition import Blend
-from parkrr.prediction import Predicting, numbers_only, predict_files
-from parkrr.rowtable import Target, encode_frame, frame_table, learn_frame
+from parkrr.plan import (
+    Plan,
+    checked_shape,
+    left_of,
+    plan_rows,
+    plan_table,
+    process_bytes,
+)
+from parkrr.rowtable import Target, frame_table, learn_frame
 from parkrr.settings import (
     as_engine,
     chosen_park,
     park_of,
     patience,
-    sizes_of,
     wish_of,
 )
 from parkrr.sources import FEW_ROWS, ArraySource, merged
 from parkrr.tables import ParquetTable
 from parkrr.tuning import Chosen, Diary
 
+PLAN_ROWS = 20_000  # that a plan looks at
 
-class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
+
+class ParKEstimator(Fitted):
     """What the two estimators share: parameters, their rules, and a multi-output fit."""
-
-    _kind: ClassVar[str]  # in a model file, whatever a subclass is called
-    _answers: ClassVar[tuple[str, ...]]  # that files can hold
 
     def __init__(
         self,
@@ -103,21 +104,64 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """Fit all columns of Y (n, t) at once."""
         rows = as_source(X, Y, sample_weight, check_device(self.device))
-        self._fit_rows(rows, as_seed(self.random_state))
+        self._fit_rows(rows, as_seed(self.random_state), self.get_params(deep=False))
         self._name(self.columns_)
 
-    def _fit_rows(self, rows: ArraySource, seed: int) -> None:
+    def _fit_rows(self, rows: ArraySource, seed: int, params: dict[str, Any]) -> None:
         """Fit all targets of rows in memory at once."""
-        params = self.get_params(deep=False)
-        wish, engine = wish_of(params), as_engine(self.engine)
+        wish = wish_of(params)
         # Each of few rows is left out in turn: with all its copies, or it would predict itself.
         rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
-        sizes = sizes_of(params, rows.n_rows, rows.X.shape[1], engine.local)
+        sizes = checked_shape(params, rows)
         park = park_of(params, wish, sizes, rows.n_rows, seed)
         park, diary = chosen_park(park, wish, patience(params), rows)
         result = park.fit(rows)
         sample = rows.sample(importance.ROWS, park.seed).X
         self._keep(result, park, diary, sample)
+
+    def plan(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Plan:
+        """What a fit of these rows will be: cells, centres, peak memory, seconds of every step.
+
+        Pieces of the fit are timed on this machine, which takes some two seconds; of files one row
+        group is read. What cannot be done within `max_memory` is refused, as by `fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`; y only says how many targets or classes there are.
+
+        Returns
+        -------
+        Plan
+            Print it; ``plan.plain()`` is a dict.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> plan = ParKRegressor().plan(np.random.default_rng(0).normal(size=(20_000, 5)))
+        >>> plan.cells, plan.centers
+        (5, 20000)
+        """
+        params, classify = self.get_params(deep=False), self._kind == "ParKClassifier"
+        if isinstance(X, ParquetTable):
+            return plan_table(params, X, classify, 0)
+        names = frame_table(X)
+        if names is None:
+            X = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=1)
+        head = X[:PLAN_ROWS] if names is None else names[:PLAN_ROWS]
+        Y = np.zeros((len(head), self._outputs(y)))
+        if names is not None:
+            head = learn_frame(head, Y, None).encode(head)
+        rows = ArraySource(as_tensor(head), as_tensor(Y))
+        n, features = (len(X), X.shape[1]) if names is None else names.shape
+        return plan_rows(params, rows, n, features)
+
+    def _outputs(self, y: ArrayLike | None) -> int:
+        """Columns that a target becomes."""
+        return 1 if y is None or np.ndim(y) == 1 else np.shape(y)[1]
 
     def _fit_table(self, table: ParquetTable, y: Any, weight: Any, classify: bool) -> None:
         """Fit rows of files, in memory if they fit there."""
@@ -131,12 +175,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             found = stream(table, params, seed, classify)
             self._name_target(found.rows.target)
             self._keep(found.result, found.settled, found.diary, found.looked_at)
+            del self.seconds_["place"]  # of files that is the pass
             self.seconds_ |= found.seconds
             self._name(found.rows.columns)
         else:
             rows = learned(table, params, seed, classify)
             self._name_target(rows.target)
-            self._fit_rows(rows.load(as_engine(self.engine).local), seed)
+            loaded = rows.load(as_engine(self.engine).local)
+            self._fit_rows(loaded, seed, left_of(params, process_bytes()))
             self._name(rows.columns)
 
     def _name_target(self, target: Target) -> None:
@@ -149,12 +195,13 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """What a fit leaves behind."""
         start = time.perf_counter()
         self.model_ = result.model
-        self.report_: list[CellReport] = result.report
+        predicted = result.left_out.predictions(result.model, self._cores)  # (h, t)
+        self.report_: list[CellReport] = with_errors(result.report, result.left_out, predicted)
         self.n_cells_ = len(result.report)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
         seconds = {"place": result.place_seconds, "cells": result.cells_seconds}
         self.seconds_: dict[str, float] = diary.seconds | seconds
-        tried, how = self._learn_uncertainty(result, park)
+        tried, how = self._learn_uncertainty(result, park, predicted)
         self.seconds_["uncertainty"] = time.perf_counter() - start
         settled = self._settled(park, result.model)
         self.chosen_ = Chosen(settled, [*diary.tried, *tried], diary.seconds, how)
@@ -198,133 +245,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             )
 
     @abstractmethod
-    def _learn_uncertainty(self, result: FitResult, park: Park) -> tuple[list[dict[str, Any]], str]:
-        """Learn from rows left out; what was compared, and what won."""
-
-    @abstractmethod
-    def _answering(self) -> Answering:
-        """The model with all that its answers need."""
-
-    def _rows(self, X: ArrayLike) -> Tensor:
-        """X as the numbers that the model was fitted to, shape (n, d)."""
-        check_is_fitted(self)
-        if self.columns_ is not None:
-            return as_tensor(encode_frame(self.columns_, X))
-        return as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
-
-    @property
-    def _cores(self) -> int:
-        """Threads that predict."""
-        return as_engine(self.engine).local.cores
-
-    def novelty(self, X: ArrayLike) -> NDArray[np.float64]:
-        """How far each row of X (n, d) lies from what its cell has seen, shape (n,).
-
-        The part of the row that is outside the span of the nearest centres of its cell, in
-        feature space: 0 at a centre, near 1 where the model has seen nothing and answers with
-        little more than the mean.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from parkrr import ParKRegressor
-        >>> X = np.linspace(0, 6, 200)[:, None]
-        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> model.novelty([[1.0], [1000.0]]).round(3)
-        array([0., 1.])
-        """
-        return self._answering().novelty(self._rows(X), self._cores)
-
-    @abstractmethod
-    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What was learned from rows left out, as plain facts and tensors."""
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file, which :func:`parkrr.load` reads.
-
-        It holds what predictions and questions about the fit need, as tensors and plain data;
-        of the training rows only the centres. Written at once or not at all.
-        """
-        check_is_fitted(self)
-        classes = getattr(self, "classes_", None)
-        names = getattr(self, "feature_names_in_", None)
-        importances = getattr(self, "feature_importances_", None)
-        facts = {
-            "estimator": self._kind,
-            "params": plain_params(self.get_params(deep=False)),
-            "columns": self.columns_ and self.columns_.plain(),
-            "classes": None if classes is None else classes.tolist(),
-            "one_output": getattr(self, "_one_output", True),
-            "n_features_in_": self.n_features_in_,
-            "feature_names_in_": None if names is None else names.tolist(),
-            "feature_importances_": None if importances is None else importances.tolist(),
-            "chosen": [plain_params(self.chosen_.params), *self.chosen_[1:]],
-            "seconds_": self.seconds_,
-            "report_": [asdict(cell) for cell in self.report_],
-        }
-        own, tensors = self._plain_uncertainty()
-        write_model(Path(path), self.model_, {**facts, "uncertainty": own}, tensors)
-
-    def _restore(self, saved: Saved) -> None:
-        """Take on what was saved."""
-        model, facts, _ = saved
-        self.model_ = model
-        columns, classes = facts["columns"], facts["classes"]
-        self.columns_ = None if columns is None else from_plain(columns)
-        self._one_output = facts["one_output"]
-        if classes is not None:
-            self.classes_ = np.array(classes)
-        for name in ("n_features_in_", "seconds_"):
-            setattr(self, name, facts[name])
-        for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
-            if facts[name] is not None:
-                setattr(self, name, np.array(facts[name], dtype=dtype))
-        params, *rest = facts["chosen"]
-        self.chosen_ = Chosen(params_of(params, model.metric), *rest)
-        self.report_ = [CellReport(**cell) for cell in facts["report_"]]
-        self.n_cells_ = len(self.report_)
-        self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)
-
-    def predict_to(
-        self,
-        source: ParquetTable,
-        folder: str | Path,
-        keys: Sequence[str] = (),
-        answers: Sequence[str] = ("prediction",),
-        coverage: float = 0.9,
-    ) -> int:
-        """Predict all rows of files into Parquet files, a slice at a time.
-
-        Parameters
-        ----------
-        source
-            What :func:`parkrr.scan_parquet` finds; it needs no target.
-        folder
-            Where files named part-00000.parquet and so on go. Interrupted, the same call goes on
-            with those that are missing.
-        keys
-            Columns to write beside the answers.
-        answers
-            Which: "prediction"; "interval" (columns "lower" and "upper") and "std" of a regressor;
-            "probability" of a classifier, a list in the order of `classes_`; "novelty".
-        coverage
-            Of intervals.
-
-        Returns
-        -------
-        int
-            How many rows were predicted now.
-        """
-        check_is_fitted(self)
-        for name in answers:
-            check_one_of("answers", name, self._answers)
-        answering = self._answering()
-        if "interval" in answers:
-            checked_coverage(coverage, answering.bars())
-        columns = self.columns_ or numbers_only(source, self.n_features_in_)
-        wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
-        predicting = Predicting(answering, columns, *wanted)
-        return predict_files(predicting, source, as_engine(self.engine), self.progress)
+    def _learn_uncertainty(
+        self, result: FitResult, park: Park, predicted: Tensor
+    ) -> tuple[list[dict[str, Any]], str]:
+        """Learn from rows left out and predictions of them; what was compared, and what won."""
 
 
 def as_seed(random_state: int | np.random.RandomState | None) -> int:

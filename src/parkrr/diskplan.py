@@ -7,8 +7,9 @@ of rows, and the row group it reads.
 import math
 from dataclasses import dataclass
 
-from parkrr.errors import ParameterError
+from parkrr.errors import BudgetError
 from parkrr.partition import PARTITION_ROWS_PER_CELL
+from parkrr.words import told_bytes
 
 # Centres of a cell, rows for each of them at least, and most cells, unless the user says
 # otherwise: a row costs m_q^2 products.
@@ -113,10 +114,10 @@ def plan_disk(
     fits = [w for w in range(1, cores + 1) if promise.room(w) >= need]
     if not fits:
         least = promise.limit + (need - promise.room(1)) / USED
-        raise ParameterError(
-            f"max_memory must be at least {least / 1e9:.1f} GB for rows on disk with "
+        raise BudgetError(
+            f"max_memory must be at least {told_bytes(least)} for rows on disk with "
             f"n_cells={cells}, n_centers={centers}, {width} numbers a row and row groups of up to "
-            f"{group_bytes / 1e6:.0f} MB, got {promise.limit / 1e9:.1f} GB; raise it, or lower "
+            f"{told_bytes(group_bytes)}, got {told_bytes(promise.limit)}; raise it, or lower "
             f"n_centers"
         )
     # More workers, or fewer with room to do it in fewer passes: whichever is faster.

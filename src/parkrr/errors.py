@@ -13,6 +13,10 @@ class ParameterError(ParKError, ValueError):
     """A parameter breaks its rule; the message names both, the value and the way out."""
 
 
+class BudgetError(ParameterError):
+    """A fit would take more memory than it may; the message says what would have to shrink."""
+
+
 class NotFiniteError(ParKError, ValueError):
     """Arithmetic overflowed; the message names what did, and the way out."""
 

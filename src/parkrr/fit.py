@@ -64,6 +64,13 @@ class Coarse:
         Its Nystrom centres.
     kernel
         Its kernel; None takes that of the cells.
+
+    Examples
+    --------
+    >>> from parkrr.fit import Coarse
+    >>> from parkrr.kernels import Gaussian
+    >>> Coarse(500, Gaussian(10.0))
+    Coarse(n_centers=500, kernel=Gaussian(lengthscale=10.0))
     """
 
     n_centers: int = 1000

@@ -56,9 +56,12 @@ class Posterior:
     noise: Tensor
     ridge: Tensor
 
-    def std(self, model: Model, X: Tensor, cell_of: Tensor) -> Tensor:
-        """Standard deviation of a new target at mapped rows X (n, e) of cells (n,), (n, t)."""
-        return self.noise[cell_of] * spread(model, X, cell_of, self.ridge)[:, None]
+    def std(self, model: Model, X: Tensor, cell_of: Tensor, left_out: bool = False) -> Tensor:
+        """Standard deviation of a new target at mapped rows X (n, e) of cells (n,), (n, t).
+
+        Rows of the fit that are left out do not know themselves.
+        """
+        return self.noise[cell_of] * spread(model, X, cell_of, self.ridge, left_out)[:, None]
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,14 @@ class Intervals:
     quantiles: Tensor
     n: float
 
-    def scale(self, model: Model, X: Tensor) -> Tensor:
+    def scale(self, model: Model, X: Tensor, left_out: bool = False) -> Tensor:
         """How wide errors are at mapped rows X (n, e), up to a factor, shape (n, t)."""
         cell_of = model.cell_of(X)
         factor = self.factors[cell_of]
         if self.learned is not None:
             return factor * self.learned(X).mul_(POWER).exp_()
         if self.how == "posterior":
-            return factor * self.posterior.std(model, X, cell_of) ** POWER
+            return factor * self.posterior.std(model, X, cell_of, left_out) ** POWER
         return factor
 
     @property
@@ -117,21 +120,30 @@ class Intervals:
         low = min(int(place), len(LEVELS) - 2)
         return self.quantiles[low].lerp(self.quantiles[low + 1], place - low)
 
-    def quantile(self, model: Model, X: Tensor, levels: tuple[float, ...]) -> Tensor:
+    def quantile(
+        self, model: Model, X: Tensor, levels: tuple[float, ...], left_out: bool = False
+    ) -> Tensor:
         """Quantiles of a new target less its prediction, at mapped rows X (n, e), (n, t, l)."""
         ends = torch.stack([self.at(level) for level in levels], 1)  # (t, l)
-        return self.scale(model, X)[:, :, None] * ends
+        return self.scale(model, X, left_out)[:, :, None] * ends
 
 
 def learn_intervals(
-    model: Model, left_out: LeftOut, ridge: float, sizes: list[int], n_threads: int, seed: int
+    model: Model,
+    left_out: LeftOut,
+    predicted: Tensor,
+    ridge: float,
+    sizes: list[int],
+    n_threads: int,
+    seed: int,
 ) -> tuple[Intervals, dict[str, float]]:
     """Intervals from rows left out, and how wide the scales that were compared make them.
 
-    Widths are means over rows and targets, over those of a constant scale. `ridge` is lambda n,
-    and `sizes` (Q) are the rows of the cells.
+    `predicted` (h, t) is what the model without each says of it. Widths are means over rows and
+    targets, over those of a constant scale. `ridge` is lambda n, and `sizes` (Q) are the rows
+    of the cells.
     """
-    R = left_out.Y - left_out.predictions(model, n_threads)  # (h, t)
+    R = left_out.Y - predicted  # (h, t)
     w = left_out.weights
     posterior, std = learn_posterior(model, left_out, R, w, ridge, sizes, n_threads)
     scales = {"constant": torch.ones_like(R)}
@@ -141,13 +153,18 @@ def learn_intervals(
     judged = {how: judge(R, s, w, left_out.cell, len(sizes)) for how, s in scales.items()}
     constant = judged["constant"].width.clamp_min(1e-300)
     widths = {how: float((each.width / constant).mean()) for how, each in judged.items()}
-    how = min(widths, key=lambda name: widths[name])
+    how = narrowest(widths)
     learned = None
     if how == "learned":
         learned = learn_scale(model.kernel, left_out.X, R, w, n_threads, seed)
     n = float(w.sum() ** 2 / w.square().sum())
     found = Intervals(posterior, how, learned, judged[how].factors, judged[how].quantiles, n)
     return found, widths
+
+
+def narrowest(widths: dict[str, float]) -> str:
+    """The scale whose intervals are the shortest."""
+    return min(widths, key=lambda name: widths[name])
 
 
 class Judgement(NamedTuple):

@@ -23,6 +23,7 @@ from parkrr.errors import CheckpointError, ParameterError, ParKError, StorageErr
 Array = NDArray[np.floating[Any]]
 Found = TypeVar("Found")
 TEMPORARY = ".unfinished-"
+JOB = "_job.json"  # readers of folders of Parquet files skip names that begin so
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Ledger:
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         for left in Path(self.folder).glob(f"{TEMPORARY}*"):
             left.unlink(missing_ok=True)
-        path = Path(self.folder, "job.json")
+        path = Path(self.folder, JOB)
         if not path.exists():
             return
         try:
@@ -78,7 +79,7 @@ class Ledger:
 
     def begin(self, job: dict[str, Any]) -> None:
         """Say whose folder it is, unless it says so."""
-        path = Path(self.folder, "job.json")
+        path = Path(self.folder, JOB)
         if not path.exists():
             with publishing(path) as temporary:
                 temporary.write_text(json.dumps(job, indent=1))

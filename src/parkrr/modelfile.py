@@ -25,7 +25,7 @@ from parkrr.partition import Blend
 from parkrr.ray_engine import RayEngine
 from parkrr.tensorfile import read_tensors, write_tensors
 
-VERSION = 2
+VERSION = 3
 NOTHING: Mapping[str, Tensor] = {}
 
 

@@ -17,6 +17,7 @@ from parkrr.leaving import LeftOutRows
 from parkrr.lifting import Section
 from parkrr.sources import ArraySource, Block, Source
 
+OWN_VALUES = 2**21  # of a kernel matrix at a time
 PANEL = 64  # columns of K'K at a time: symmetry then saves 40 % of the work at m = 200
 
 
@@ -194,8 +195,20 @@ def left_out_rows(kernel: Kernel, rows: Block, Z: Tensor) -> LeftOutRows:
 
 
 def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
-    """K(X, X) in float64, exact on the diagonal, shape (n, n)."""
+    """K(X, X) in float64, exact on the diagonal, shape (n, n).
+
+    By runs of rows, for Matern kernels need room for a second matrix.
+    """
     X = X.double()
-    K = kernel(X, X)
+    section = kernel.against(X)
+    A = section.lift(X)  # (n, d')
+    [radius] = section.radii(A, [0])
+    near = section.near(radius)
+    K = X.new_empty(len(X), len(X))
+    rows = min(len(X), max(1, OWN_VALUES // len(X)))
+    _, *others = section.workspace(rows)
+    for start in range(0, len(X), rows):
+        own = K[start : start + rows]
+        section.values(A[start : start + rows], [own, *(b[: len(own)] for b in others)], near)
     K.diagonal().copy_(kernel.diag(X))
     return K

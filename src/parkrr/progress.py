@@ -10,6 +10,8 @@ from tqdm.auto import tqdm
 
 log = logging.getLogger("parkrr")
 Tick = Callable[[int], None]
+FEW = 10  # steps of very different lengths, whose pace says nothing of the time left
+WITHOUT_TIME_LEFT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}]"
 
 
 @contextmanager
@@ -23,9 +25,11 @@ def progress(label: str, total: int, unit: str, shown: bool) -> Iterator[Tick]:
     ...     tick(1)
     ...     tick(1)
     """
+    shown = shown and total > 0
     live = shown and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     start, done = time.perf_counter(), 0
-    with tqdm(total=total, desc=label, unit=f" {unit}", unit_scale=True, disable=not live) as bar:
+    how = {"unit_scale": True} if total > FEW else {"bar_format": WITHOUT_TIME_LEFT}
+    with tqdm(total=total, desc=label, unit=f" {unit}", disable=not live, **how) as bar:
 
         def tick(amount: int) -> None:
             nonlocal done

@@ -11,6 +11,7 @@ from torch import Tensor
 from parkrr.answering import Answering, checked_levels
 from parkrr.common import ParKEstimator
 from parkrr.fit import FitResult, Park
+from parkrr.heldout import of_regression
 from parkrr.intervals import learn_intervals
 from parkrr.modelfile import Saved, intervals_from, plain_intervals
 from parkrr.tables import ParquetTable
@@ -69,9 +70,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         a short benchmark of this machine; half of them are for choosing. "auto" sets no limit
         to the fit and stops learning the metric after 40 s.
     max_memory
-        Bytes, or a string such as "4GB". For arrays what the fit may use beyond its rows, from
-        which automatic numbers follow; None for no limit. Choosing takes some 500 MB that
-        are not counted. For files what the whole process may use, 4 GB unless set.
+        Bytes, or a string such as "4GB". For arrays what the fit may use beyond what the process
+        holds when it begins, from which automatic numbers follow; None for no limit. For files
+        what the whole process may use, 4 GB unless set. A fit that would take more is refused
+        before it starts; :meth:`plan` says what it takes.
     fit_intercept
         Fit the target's deviation from its mean.
     max_iter, tol
@@ -107,6 +109,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Most iterations in any cell; 1 for a direct solve.
     seconds_
         Wall time spent choosing, placing cells and fitting them.
+    held_out_
+        Up to 2,000 rows that were each left out: arrays by the names "cell", "truth", "predicted",
+        and "lower" and "upper", the ends of their 0.9 intervals.
     feature_importances_
         How much predictions change along each feature, in units of its spread, shape (d,), of
         sum one; for radial kernels.
@@ -143,6 +148,16 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         sample_weight
             Weight of each row, shape (n,): 2 counts a row twice, 0 leaves it out. Only
             their ratios matter.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd
+        >>> from parkrr import ParKRegressor
+        >>> days = pd.DataFrame({"sky": ["sun", "rain"] * 50, "hour": np.arange(100) % 24})
+        >>> visitors = np.where(days["sky"] == "sun", 80.0, 20.0)
+        >>> model = ParKRegressor(random_state=0).fit(days, visitors)
+        >>> model.predict(days[:2]).round()
+        array([80., 20.])
         """
         if isinstance(X, ParquetTable):
             self._fit_table(X, y, sample_weight, classify=False)
@@ -210,6 +225,18 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         """Quantiles of the target at X (n, d), shape (n, l), or (n, t, l) with several targets.
 
         From the same residuals as :meth:`predict_interval`; levels between 0.001 and 0.999.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 6, (1000, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=1000)
+        >>> model = ParKRegressor(random_state=0).fit(X, y)
+        >>> low, middle, high = model.predict_quantile([[1.0]], [0.1, 0.5, 0.9])[0]
+        >>> bool(low < middle < high)
+        True
         """
         return self._answering().quantiles(self._rows(X), checked_levels(levels), self._cores)
 
@@ -217,11 +244,18 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return Answering(self.model_, self._one_output, intervals=self.intervals_)
 
-    def _learn_uncertainty(self, result: FitResult, park: Park) -> tuple[list[dict[str, Any]], str]:
+    def _learn_uncertainty(
+        self, result: FitResult, park: Park, predicted: Tensor
+    ) -> tuple[list[dict[str, Any]], str]:
         sizes, n = [c.rows for c in result.report], sum(c.weight for c in result.report)
-        self.intervals_, widths = learn_intervals(
-            result.model, result.left_out, park.penalty * n, sizes, self._cores, park.seed
-        )
+        model, left_out = result.model, result.left_out
+        how = (park.penalty * n, sizes, self._cores, park.seed)
+        self.intervals_, widths = learn_intervals(model, left_out, predicted, *how)
+        held_out = of_regression(model, left_out, predicted, self.intervals_, park.seed)
+        self.held_out_ = {
+            name: values[:, 0] if self._one_output and values.ndim == 2 else values
+            for name, values in held_out.items()
+        }
         tried = [{"step": "intervals", "scale": k, "width": v} for k, v in widths.items()]
         return tried, self.intervals_.how
 

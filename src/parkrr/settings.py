@@ -15,18 +15,26 @@ from parkrr.checks import (
     check_positive,
     check_positive_or,
 )
+from parkrr.costs import EVEN, Shape, Spread
 from parkrr.diskplan import DiskPlan
 from parkrr.engine import Engine, LocalEngine
 from parkrr.errors import ParameterError
 from parkrr.fit import Coarse, Park
 from parkrr.kernels import Gaussian, Kernel, Laplacian, Matern, Radial, as_kernel
-from parkrr.metrics import FeatureMap
-from parkrr.partition import CENTROIDS, HARD, Blend
-from parkrr.planning import Sizes, choose_sizes
+from parkrr.metrics import FeatureMap, standardising
+from parkrr.partition import (
+    CENTROIDS,
+    HARD,
+    PARTITION_ROWS_PER_CELL,
+    Blend,
+    assign,
+    balanced,
+)
+from parkrr.planning import choose_sizes
 from parkrr.progress import progress
 from parkrr.ray_engine import RayEngine
 from parkrr.solvers import Falkon
-from parkrr.sources import ArraySource
+from parkrr.sources import FEW_ROWS, ArraySource, draw
 from parkrr.tuning import STEPS, Diary, Tuning, Wish
 
 METRICS = ("auto", "euclidean", "learned", "standard")
@@ -37,6 +45,7 @@ PRECISIONS = ("auto", "float32", "float64")
 # fast; where its error (1e-6 of the target) matters, a vote in float32 shows it.
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
+SPREAD_ROWS, SPREAD_TRIES = 10_000, 4  # on which unevenness is measured, and how often
 AUTO_SECONDS = 40.0  # after which descents stop
 
 
@@ -68,16 +77,62 @@ def patience(params: dict[str, Any]) -> float:
     return AUTO_SECONDS if budget is None else budget / 2
 
 
-def sizes_of(params: dict[str, Any], n: int, d: int, engine: Engine) -> Sizes:
-    """Cells and centres for n rows in memory."""
-    return choose_sizes(
-        n,
-        d,
+def shape_of(params: dict[str, Any], n: int, d: int, t: int, spread: Spread) -> Shape:
+    """A fit of n rows in memory in numbers, with the sizes it will have.
+
+    Raises BudgetError if it cannot be small enough for max_memory.
+    """
+    wish = wish_of(params)
+    open_shape = Shape(
+        n=n,
+        d=d,
+        t=t,
+        n_cells=1,
+        n_centers=n,
+        spread=spread,
+        wide=as_dtype(params["precision"], n) == torch.float64,
+        cores=as_engine(params["engine"]).local.cores,
+        families=len(wish.families) if wish.lengthscale else 0,
+        learns=wish.metric == "learned" or (wish.learns and n >= max(FEW_ROWS, 10 * d)),
+        chooses=wish.lengthscale or wish.penalty,
+        tries=wish.blend or wish.coarse,
+        patience=patience(params),
+    )
+    sizes = choose_sizes(
+        open_shape,
         **given_sizes(params),
-        engine=engine,
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         max_memory=check_bytes("max_memory", params["max_memory"]),
     )
+    return replace(open_shape, n_cells=sizes.n_cells, n_centers=sizes.n_centers)
+
+
+def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> Spread:
+    """How uneven cells will be, from partitions of a sample in standard units.
+
+    Copies of one row, which no metric can tell apart, make cells that cannot be split.
+    """
+    if n_cells == 1:
+        return EVEN
+    sample = rows.sample(SPREAD_ROWS, 0)
+    X = standardising(sample.X)(sample.X, torch.float32)
+    n_cells = max(1, min(n_cells, len(X) // PARTITION_ROWS_PER_CELL))
+    cores, even = as_engine(params["engine"]).local.cores, check_bool("balance", params["balance"])
+    found = [partitioned(X, n_cells, even, cores, seed) for seed in range(SPREAD_TRIES)]
+    return Spread(*(sum(values) / len(values) for values in zip(*found, strict=True)))
+
+
+def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int) -> Spread:
+    """How uneven the cells of one partition of X (n, d) are."""
+    kernel = Gaussian(X.shape[1] ** 0.5)
+    C = X[draw(len(X), n_cells, seed)]
+    if even:
+        C = balanced(kernel, X, None, C, rule="uniform", lightest=1.0, seed=seed)
+    counts = torch.bincount(assign(kernel, X, C), minlength=len(C)).double()
+    sizes = counts.sort(descending=True).values * n_cells / len(X)  # (about Q,)
+    at_once = float(sizes[:cores].square().sum())
+    moments = (float(sizes.pow(k).sum()) / n_cells for k in (2, 3))
+    return Spread(float(sizes[0]), at_once, *moments)
 
 
 def given_sizes(params: dict[str, Any]) -> dict[str, int | None]:
@@ -86,7 +141,7 @@ def given_sizes(params: dict[str, Any]) -> dict[str, int | None]:
     return {name: check_integer_or(name, params[name], "auto") for name in names}
 
 
-def park_of(params: dict[str, Any], wish: Wish, sizes: Sizes | DiskPlan, n: int, seed: int) -> Park:
+def park_of(params: dict[str, Any], wish: Wish, sizes: Shape | DiskPlan, n: int, seed: int) -> Park:
     """Algorithm 1 for n rows; what is to be chosen is a first guess."""
     return Park(
         kernel=families(params["kernel"])[0],

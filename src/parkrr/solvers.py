@@ -7,6 +7,7 @@ cell and their centres.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol, final
 
@@ -160,11 +161,11 @@ def whitened(factor: Factor, stats: Tensor) -> tuple[Tensor, Tensor]:
 
 def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
     """eq. (10): (K_n + lambda n W^-1) alpha = Y, in the order of the cell's rows."""
-    cell, ridge = problem.cell, problem.ridge
-    K_n = kernel_of_rows(problem.kernel, cell.X)
-    noise = K_n.new_full((cell.n_rows,), ridge) if cell.w is None else ridge / cell.w.double()
-    L, rescue = regular_cholesky(K_n, noise)
-    weights = torch.cholesky_solve(cell.Y.double(), L)
+    cell, ridge, Y = problem.cell, problem.ridge, problem.cell.Y.double()
+    noise = Y.new_full((cell.n_rows,), ridge) if cell.w is None else ridge / cell.w.double()
+    L, rescue = regular_cholesky(partial(kernel_of_rows, problem.kernel, cell.X), noise)
+    half = solve_triangular(L, Y, upper=False)  # not cholesky_solve, which copies L
+    weights = solve_triangular(L.mT, half, upper=True)
     h = problem.n_left_out
     change = exact_change(L, weights, noise, h) if h else None
     fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change)

@@ -215,6 +215,8 @@ def open_dataset(path: Any, filesystem: Any) -> Any:
             places = [located(str(one), filesystem) for one in path]
             filesystem, path = places[0][0], [inner for _, inner in places]
         return ds.dataset(path, format="parquet", partitioning="hive", filesystem=filesystem)
+    except FileNotFoundError as error:
+        raise SourceError(str(path), "there is no such file or folder") from error
     except (OSError, pa.ArrowException) as error:
         raise SourceError(str(path), str(error)) from error
 

@@ -14,8 +14,11 @@ from parkrr.errors import ModelFileError
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write them; facts are plain data."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(plain, path, metadata={"parkrr": json.dumps(facts)})
+        path.chmod(mode)  # safetensors leaves files that only their owner can read
     except SafetensorError as error:
         raise OSError(str(error)) from error
 

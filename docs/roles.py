@@ -1,0 +1,51 @@
+"""Roles in docstrings, :class:`Gaussian` or :math:`x^2`, as links and plain formulas."""
+
+import re
+
+import griffe
+
+ROLE = re.compile(r":(class|func|meth|mod|math):`([^`]+)`")
+# In this order; formulas are short, and plain text needs no script from elsewhere.
+SIGNS = (
+    *((r"\|", "‖"), (r"\exp", "exp"), (r"\ell", "ℓ"), (r"\nu", "ν"), (r"\gamma", "γ")),
+    *((r"\langle ", "⟨"), (r"\rangle", "⟩"), (r"\ge", "≥"), (r"\,", " ")),
+    *(("^2", "²"), ("_2", "₂"), ("^p", "ᵖ"), ("e^{-a}", "exp(-a)")),
+)
+
+
+class Roles(griffe.Extension):
+    """Rewrites the docstring of every object."""
+
+    def on_object(self, *, obj, loader, **kwargs):
+        """Once all objects are known."""
+        if obj.docstring is not None:
+            text = obj.docstring.value
+            obj.docstring.value = ROLE.sub(lambda found: told(obj, *found.groups()), text)
+
+
+def told(obj, role, text):
+    """One role as Markdown."""
+    if role == "math":
+        return f"`{formula(text)}`"
+    name = text.rpartition(".")[2] if role != "mod" else text
+    return f'<autoref optional identifier="{path_of(obj, text)}"><code>{name}</code></autoref>'
+
+
+def formula(text):
+    """LaTeX as plain text."""
+    text = re.sub(r"\\sqrt\{([^}]*)\}", r"√(\1)", text)
+    for latex, plain in SIGNS:
+        text = text.replace(latex, plain)
+    return text
+
+
+def path_of(obj, name):
+    """The full path of a name in the scope of an object."""
+    if name.startswith("parkrr."):
+        return name
+    scope = obj
+    while scope is not None:
+        if name.split(".")[0] in scope.all_members:
+            return f"{scope.path}.{name}"
+        scope = scope.parent
+    return name

@@ -1,0 +1,51 @@
+"""The same fit on threads and on a Ray cluster: tasks, files, and the same numbers.
+
+engine="ray" starts Ray here, on this machine, for there is no cluster to connect to. On a real one
+nothing changes but the address, and the checkpoint must be a folder that all machines see.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parkrr import ParKRegressor, scan_parquet
+from parkrr.kernels import Matern
+
+# Neither a warning about GPUs that are not there, nor tasks that end because others on this
+# machine use its memory. Read when Ray is imported.
+os.environ.update(RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_memory_monitor_refresh_ms="0")
+import ray
+
+with tempfile.TemporaryDirectory() as folder:
+    rng = np.random.default_rng(0)
+    for month in range(4):
+        X = rng.uniform(-1, 1, (6_000, 4))
+        y = np.sin(3 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
+        columns = dict(zip("abcd", X.T, strict=True))
+        pq.write_table(pa.table({**columns, "y": y}), f"{folder}/month-{month}.parquet")
+    rows = scan_parquet(f"{folder}/month-*.parquet", target="y")
+    settings = {
+        "kernel": Matern(2.0),
+        "penalty": 1e-6,
+        "n_cells": 16,
+        "n_centers": 1600,
+        "blend": 1,
+        "coarse": 0,
+        "random_state": 0,
+    }
+    here = ParKRegressor(**settings, checkpoint=Path(folder, "threads")).fit(rows)
+    print(f"threads: {here.seconds_['pass']:.2f} s for the pass over {rows.n_rows:,} rows")
+
+    there = ParKRegressor(**settings, checkpoint=Path(folder, "ray"), engine="ray").fit(rows)
+    print(f"Ray with {ray.cluster_resources()['CPU']:.0f} workers: {there.seconds_['pass']:.2f} s")
+    ray.shutdown()
+
+    last = pq.read_table(f"{folder}/month-3.parquet")
+    same = np.array_equal(here.predict(last), there.predict(last))
+    print(f"the same predictions to the last bit: {same}")
+    results = sorted(path.name for path in Path(folder, "ray").iterdir())
+    print(f"{len(results)} files in the checkpoint: {', '.join(results[:4])}, ...")

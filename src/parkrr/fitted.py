@@ -1,0 +1,220 @@
+"""What the two estimators can do once they are fitted: answer, tell, be saved."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from parkrr.answering import Answering, checked_coverage
+from parkrr.arrays import as_tensor
+from parkrr.cells import CellReport
+from parkrr.checks import check_one_of
+from parkrr.columns import Columns, from_plain
+from parkrr.engine import Engine
+from parkrr.heldout import HeldOut, as_tensors, from_tensors
+from parkrr.model import Model
+from parkrr.modelfile import Saved, params_of, plain_params, write_model
+from parkrr.prediction import Predicting, numbers_only, predict_files
+from parkrr.report import write_report
+from parkrr.rowtable import encode_frame
+from parkrr.settings import as_engine
+from parkrr.tables import ParquetTable
+from parkrr.tuning import Chosen
+
+
+class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
+    """A fitted estimator."""
+
+    _kind: ClassVar[str]  # in a model file, whatever a subclass is called
+    _answers: ClassVar[tuple[str, ...]]  # that files can hold
+    _one_output: bool
+    engine: Engine | str
+    progress: bool
+    model_: Model
+    columns_: Columns | None
+    chosen_: Chosen
+    report_: list[CellReport]
+    seconds_: dict[str, float]
+    held_out_: HeldOut
+
+    @abstractmethod
+    def _answering(self) -> Answering:
+        """The model with all that its answers need."""
+
+    def _rows(self, X: ArrayLike) -> Tensor:
+        """X as the numbers that the model was fitted to, shape (n, d)."""
+        check_is_fitted(self)
+        if self.columns_ is not None:
+            return as_tensor(encode_frame(self.columns_, X))
+        return as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    @property
+    def _cores(self) -> int:
+        """Threads that predict."""
+        return as_engine(self.engine).local.cores
+
+    def novelty(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How far each row of X (n, d) lies from what its cell has seen, shape (n,).
+
+        The part of the row that is outside the span of the nearest centres of its cell, in
+        feature space: 0 at a centre, near 1 where the model has seen nothing and answers with
+        little more than the mean.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> model.novelty([[1.0], [1000.0]]).round(3)
+        array([0., 1.])
+        """
+        return self._answering().novelty(self._rows(X), self._cores)
+
+    @abstractmethod
+    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What was learned from rows left out, as plain facts and tensors."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file, which :func:`parkrr.load` reads.
+
+        It holds what predictions and questions about the fit need, as tensors and plain data;
+        of the training rows only the centres, and of up to 2,000 that were left out target and
+        prediction. Written at once or not at all.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from parkrr import ParKRegressor, load
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> path = tempfile.mkdtemp() + "/sine.park"
+        >>> model.save(path)
+        >>> bool((load(path).predict(X) == model.predict(X)).all())
+        True
+        """
+        check_is_fitted(self)
+        classes = getattr(self, "classes_", None)
+        names = getattr(self, "feature_names_in_", None)
+        importances = getattr(self, "feature_importances_", None)
+        facts = {
+            "estimator": self._kind,
+            "params": plain_params(self.get_params(deep=False)),
+            "columns": self.columns_ and self.columns_.plain(),
+            "classes": None if classes is None else classes.tolist(),
+            "one_output": getattr(self, "_one_output", True),
+            "n_features_in_": self.n_features_in_,
+            "feature_names_in_": None if names is None else names.tolist(),
+            "feature_importances_": None if importances is None else importances.tolist(),
+            "chosen": [plain_params(self.chosen_.params), *self.chosen_[1:]],
+            "seconds_": self.seconds_,
+            "report_": [asdict(cell) for cell in self.report_],
+        }
+        own, tensors = self._plain_uncertainty()
+        tensors |= as_tensors(self.held_out_, classes)
+        write_model(Path(path), self.model_, {**facts, "uncertainty": own}, tensors)
+
+    def _restore(self, saved: Saved) -> None:
+        """Take on what was saved."""
+        model, facts = saved.model, saved.facts
+        self.model_ = model
+        columns, classes = facts["columns"], facts["classes"]
+        self.columns_ = None if columns is None else from_plain(columns)
+        self._one_output = facts["one_output"]
+        if classes is not None:
+            self.classes_ = np.array(classes)
+        self.held_out_ = from_tensors(saved.more, getattr(self, "classes_", None))
+        for name in ("n_features_in_", "seconds_"):
+            setattr(self, name, facts[name])
+        for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
+            if facts[name] is not None:
+                setattr(self, name, np.array(facts[name], dtype=dtype))
+        params, *rest = facts["chosen"]
+        self.chosen_ = Chosen(params_of(params, model.metric), *rest)
+        self.report_ = [CellReport(**cell) for cell in facts["report_"]]
+        self.n_cells_ = len(self.report_)
+        self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)
+
+    def show_report(self, path: str | Path, X: Any = None, y: ArrayLike | None = None) -> None:
+        """Write what there is to see of the model as one HTML page that needs nothing else.
+
+        Choices, cells, errors of rows left out, importances, pictures; of rows X and targets y, if
+        given, also where errors live, jumps across borders, and what the theory says. Needs
+        matplotlib (``pip install 'parkrr[plot]'``).
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from pathlib import Path
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> path = Path(tempfile.mkdtemp(), "report.html")
+        >>> model.show_report(path)
+        >>> "<html" in path.read_text()
+        True
+        """
+        check_is_fitted(self)
+        write_report(self, path, X, y)
+
+    def predict_to(
+        self,
+        source: ParquetTable,
+        folder: str | Path,
+        keys: Sequence[str] = (),
+        answers: Sequence[str] = ("prediction",),
+        coverage: float = 0.9,
+    ) -> int:
+        """Predict all rows of files into Parquet files, a slice at a time.
+
+        Parameters
+        ----------
+        source
+            What :func:`parkrr.scan_parquet` finds; it needs no target.
+        folder
+            Where files named part-00000.parquet and so on go. Interrupted, the same call goes on
+            with those that are missing.
+        keys
+            Columns to write beside the answers.
+        answers
+            Which: "prediction"; "interval" (columns "lower" and "upper") and "std" of a regressor;
+            "probability" of a classifier, a list in the order of `classes_`; "novelty".
+        coverage
+            Of intervals.
+
+        Returns
+        -------
+        int
+            How many rows were predicted now.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> from parkrr import ParKRegressor, scan_parquet
+        >>> folder, x = tempfile.mkdtemp(), np.linspace(0, 6, 200)
+        >>> table = pa.table({"x": x, "y": np.sin(x), "trip": range(200)})
+        >>> pq.write_table(table, f"{folder}/rows.parquet")
+        >>> rows = scan_parquet(f"{folder}/rows.parquet", target="y", features=["x"])
+        >>> model = ParKRegressor(random_state=0, progress=False).fit(rows)
+        >>> model.predict_to(rows, f"{folder}/answers", keys=["trip"], answers=["interval"])
+        200
+        >>> pq.read_table(f"{folder}/answers").column_names
+        ['trip', 'lower', 'upper']
+        """
+        check_is_fitted(self)
+        for name in answers:
+            check_one_of("answers", name, self._answers)
+        answering = self._answering()
+        if "interval" in answers:
+            checked_coverage(coverage, answering.bars())
+        columns = self.columns_ or numbers_only(source, self.n_features_in_)
+        wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
+        predicting = Predicting(answering, columns, *wanted)
+        return predict_files(predicting, source, as_engine(self.engine), self.progress)

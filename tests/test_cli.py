@@ -1,0 +1,547 @@
+"""The command line as a person or a script sees it: stdout, stderr and exit codes."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import parkrr
+from parkrr import ParKRegressor, asking, conversion, exits, load, scan_parquet, terminal
+from parkrr.__main__ import main
+from parkrr.cli import app
+from parkrr.errors import CellError, StorageError
+
+N = 1500
+QUICK = ("--kernel", "gaussian", "--metric", "standard", "--penalty", "1e-3", "--n-cells", "2")
+QUICK += ("--blend", "1", "--coarse", "0")
+NUMBERS = ("--features", "a,b,c")
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def rows(n=N):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.05 * rng.normal(size=n)
+    columns = {"id": np.arange(n), "a": X[:, 0], "b": X[:, 1], "c": X[:, 2]}
+    columns |= {"city": np.tile(["007", "010", "011"], n // 3), "y": y}
+    return pa.table({**columns, "label": np.where(y > 0, "high", "low"), "high": y > 0})
+
+
+def write(table, path):
+    """The rows in the kind of file that the name says."""
+    kinds = {
+        ".parquet": lambda: pq.write_table(table, path, row_group_size=len(table) // 12),
+        ".csv": lambda: pv.write_csv(table, path),
+        ".tsv": lambda: pv.write_csv(table, path, pv.WriteOptions(delimiter="\t")),
+        ".gz": lambda: pv.write_csv(table, pa.output_stream(path, compression="gzip")),
+        ".arrow": lambda: write_batches(table, pa.ipc.new_file(path, table.schema)),
+        ".feather": lambda: pa.feather.write_feather(table, path),
+        ".ipc": lambda: write_batches(table, pa.ipc.new_stream(path, table.schema)),
+    }
+    kinds[path.suffix]()
+    return path
+
+
+def write_batches(table, writer):
+    with writer:
+        writer.write_table(table, max_chunksize=400)
+
+
+def markers(checkpoint):
+    return {path.name: path.stat().st_mtime_ns for path in Path(checkpoint).glob("*.json")}
+
+
+def fitted(data, model, *words):
+    return run("fit", data, "--target", "y", "-o", model, "--no-report", *QUICK, *words)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Rows as Parquet, and two models of them."""
+    folder = tmp_path_factory.mktemp("cli")
+    data = write(rows(), folder / "rows.parquet")
+    words = ("fit", data, *QUICK, "--features", "a,b,c,city", "--no-report", "--json", "-q")
+    for target in ("y", "label"):
+        done = run(*words, "--target", target, "-o", folder / f"{target}.park")
+        (folder / f"{target}.json").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture
+def data(folder):
+    return folder / "rows.parquet"
+
+
+# Files in, files out.
+
+
+@pytest.mark.parametrize(
+    "name", ["r.csv", "r.tsv", "r.csv.gz", "r.arrow", "r.feather", "r.ipc"], ids=str
+)
+def test_the_same_rows_in_another_kind_of_file_give_the_same_predictions(data, tmp_path, name):
+    other = write(rows(), tmp_path / name)
+    for source, model in ((data, "one.park"), (other, "other.park")):
+        assert fitted(source, tmp_path / model, *NUMBERS, "-q").exit_code == 0
+    answers = [tmp_path / "one.parquet", tmp_path / "other.parquet"]
+    assert run("predict", tmp_path / "one.park", data, "-o", answers[0]).exit_code == 0
+    assert run("predict", tmp_path / "other.park", other, "-o", answers[1]).exit_code == 0
+    one, two = map(pq.read_table, answers)
+    assert one.equals(two)
+
+
+def test_a_glob_of_csv_files_is_all_of_their_rows(data, tmp_path):
+    whole = rows()
+    write(whole[:700], tmp_path / "r1.csv")
+    write(whole[700:], tmp_path / "r2.csv")
+    done = fitted(tmp_path / "r*.csv", tmp_path / "m.park", "--json", *NUMBERS)
+    assert json.loads(done.stdout)["rows"] == N
+
+
+READERS = {
+    ".parquet": pq.read_table,
+    ".csv": pv.read_csv,
+    ".arrow": lambda path: pa.ipc.open_file(path).read_all(),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(READERS))
+def test_answers_go_to_the_kind_of_file_that_is_named(folder, data, tmp_path, kind):
+    out = tmp_path / f"out{kind}"
+    words = ("--keys", "id", "--answers", "prediction,interval,std,novelty", "--coverage", "0.8")
+    done = run("predict", folder / "y.park", data, "-o", out, *words)
+    assert done.stdout.startswith(f"{out}: 1,500 rows in ")
+    table = READERS[kind](out)
+    assert table.schema.names == ["id", "prediction", "lower", "upper", "std", "novelty"]
+    assert table["id"].to_pylist() == list(range(N))
+    model = load(folder / "y.park")
+    wanted = model.predict(rows().select(["a", "b", "c", "city"]))
+    np.testing.assert_allclose(table["prediction"].to_numpy(), wanted, rtol=1e-12)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [out.name]
+
+
+def test_probabilities_have_a_column_for_each_label_in_csv(folder, data, tmp_path):
+    words = ("predict", folder / "label.park", data, "--answers", "prediction,probability", "-o")
+    assert run(*words, tmp_path / "out.csv").exit_code == 0
+    assert run(*words, tmp_path / "out.parquet").exit_code == 0
+    flat, lists = pv.read_csv(tmp_path / "out.csv"), pq.read_table(tmp_path / "out.parquet")
+    assert flat.schema.names == ["prediction", "probability_high", "probability_low"]
+    both = np.stack([flat[name].to_numpy() for name in flat.schema.names[1:]], 1)
+    np.testing.assert_allclose(both, np.array(lists["probability"].to_pylist()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["new.parquet", "new.csv"])
+def test_a_folder_of_answers_is_not_predicted_twice(folder, tmp_path, name):
+    data = write(rows(), tmp_path / name)
+    words = ("predict", folder / "y.park", data, "-o", tmp_path / "out", "--json")
+    assert json.loads(run(*words).stdout)["rows"] == N
+    assert json.loads(run(*words).stdout)["rows"] == 0
+    assert pq.read_table(tmp_path / "out" / "part-00000.parquet").num_rows == N
+    left = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert left == ["_job.json", "part-00000.parquet"]
+
+
+def test_words_that_look_like_numbers_stay_words_in_csv(folder, data, tmp_path):
+    few = write(rows().select(["a", "b", "c", "city"]), tmp_path / "new.csv")
+    assert pv.read_csv(few).schema.field("city").type == pa.int64()
+    run("predict", folder / "y.park", few, "-o", tmp_path / "one.parquet")
+    run("predict", folder / "y.park", data, "-o", tmp_path / "two.parquet")
+    assert pq.read_table(tmp_path / "one.parquet").equals(pq.read_table(tmp_path / "two.parquet"))
+
+
+def test_a_model_of_an_array_predicts_named_columns(data, tmp_path):
+    X = np.stack([rows()[name].to_numpy() for name in "abc"], 1)
+    model = ParKRegressor("gaussian", 1e-3, "standard", blend=1, coarse=0, random_state=0)
+    model.fit(X, X[:, 0]).save(tmp_path / "m.park")
+    out = tmp_path / "out.parquet"
+    assert run("predict", tmp_path / "m.park", data, "-o", out).exit_code == exits.USAGE
+    assert run("predict", tmp_path / "m.park", data, "-o", out, *NUMBERS).exit_code == 0
+    np.testing.assert_allclose(pq.read_table(out)["prediction"].to_numpy(), model.predict(X))
+
+
+# What is said.
+
+
+def test_a_fit_says_what_it_chose_and_how_far_off_it_is(data, tmp_path):
+    done = fitted(data, tmp_path / "m.park", *NUMBERS)
+    assert done.exit_code == 0, done.stderr
+    assert f"{tmp_path / 'm.park'}: fitted to 1,500 rows in " in done.stdout
+    assert "gaussian, lengthscale 1" in done.stdout
+    assert "root mean squared error 0." in done.stdout
+    assert "'y' is double, so this is a regression; --classify if it holds labels" in done.stderr
+
+
+def test_a_quiet_fit_says_nothing_but_its_result(data, tmp_path):
+    done = fitted(data, tmp_path / "m.park", *NUMBERS, "--quiet")
+    assert done.stderr == ""
+    assert "held out" in done.stdout
+
+
+def test_a_fit_in_json_is_one_document(folder):
+    found = json.loads((folder / "y.json").read_text())
+    assert found["estimator"] == "ParKRegressor"
+    assert found["kernel"] == {"name": "gaussian", "lengthscale": 1.0}
+    assert found["held_out"]["rmse"] < 0.5
+    assert [one["kind"] for one in found["features"]] == [*["number"] * 3, "3 words"]
+    assert sum(one["importance"] for one in found["features"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("target", "estimator"),
+    [("y", "ParKRegressor"), ("label", "ParKClassifier"), ("high", "ParKClassifier")],
+)
+def test_words_and_truth_values_are_classified(data, tmp_path, target, estimator):
+    words = ("--target", target, "-o", tmp_path / "m.park", "--no-report", "--json")
+    done = run("fit", data, *words, *QUICK, *NUMBERS)
+    assert json.loads(done.stdout)["estimator"] == estimator
+
+
+def test_numbers_are_labels_if_asked_for(tmp_path):
+    data = write(rows().append_column("n", pa.array(np.arange(N) % 3)), tmp_path / "r.parquet")
+    words = (
+        "--target",
+        "n",
+        "--classify",
+        "-o",
+        tmp_path / "m.park",
+        "--no-report",
+        "--json",
+        "-q",
+    )
+    done = run("fit", data, *words, *QUICK, *NUMBERS)
+    assert json.loads(done.stdout)["classes"] == [0, 1, 2]
+    assert done.stderr == ""
+
+
+def test_a_plan_is_said_in_words_and_in_json(data):
+    words = ("plan", data, "--target", "y", *NUMBERS)
+    told = run(*words)
+    assert told.exit_code == 0, told.stderr
+    assert "1,500 rows" in told.stdout
+    assert json.loads(run(*words, "--json").stdout)["rows"] == N
+
+
+def test_a_report_is_written_beside_the_model(data, tmp_path):
+    words = ("--target", "y", "-o", tmp_path / "m.park", "--json")
+    done = run("fit", data, *words, *QUICK, *NUMBERS)
+    assert json.loads(done.stdout)["report"] == str(tmp_path / "m.html")
+    assert "<html" in (tmp_path / "m.html").read_text()
+
+
+def test_without_matplotlib_a_fit_has_no_report_and_says_so(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(asking, "can_draw", lambda: False)
+    words = ("fit", data, "--target", "y", "-o", tmp_path / "m.park", *QUICK, *NUMBERS)
+    done = run(*words)
+    assert done.exit_code == 0
+    assert "no report, which needs matplotlib" in done.stderr
+    refused = run(*words, "--report", tmp_path / "r.html")
+    assert refused.exit_code == exits.MISSING
+    assert "a report needs matplotlib" in refused.stderr
+
+
+def test_a_model_says_what_it_is(folder):
+    done = run("inspect", folder / "y.park", "--cells")
+    assert done.exit_code == 0, done.stderr
+    for words in ("ParKRegressor, ", "standard features", "3 words", "█", "direct"):
+        assert words in done.stdout
+    assert max(map(len, done.stdout.splitlines()[1:])) <= 100
+
+
+def test_the_cells_of_a_model_are_in_its_json(folder):
+    found = json.loads(run("inspect", folder / "label.park", "--cells", "--json").stdout)
+    assert found["bytes"] == (folder / "label.park").stat().st_size
+    assert found["classes"] == ["high", "low"]
+    assert sum(cell["rows"] for cell in found["per_cell"]) == found["rows"] == N
+
+
+def test_the_version_is_the_version():
+    assert run("--version").stdout == f"parkrr {parkrr.__version__}\n"
+
+
+def test_help_says_what_exit_codes_mean():
+    told = run("--help").stdout
+    assert all(meaning in told for meaning in exits.MEANINGS.values())
+
+
+# Exit codes.
+
+
+def error_of(*words):
+    """The exit code, and what --json says of the error."""
+    done = run(*words, "--json")
+    return done.exit_code, json.loads(done.stdout)["error"]
+
+
+def test_a_file_that_is_not_there_is_data_that_cannot_be_read(tmp_path):
+    for name in ("no.parquet", "no.csv", "no.arrow", "no*.csv", "no/*.parquet"):
+        code, error = error_of("plan", tmp_path / name, "--target", "y")
+        assert (code, error["kind"]) == (exits.DATA, "SourceError")
+        assert "no" in error["message"]
+
+
+@pytest.mark.parametrize("name", ["bad.parquet", "bad.csv.gz", "bad.arrow"])
+def test_a_file_of_something_else_is_data_that_cannot_be_read(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\x00something else" * 100)
+    code, error = error_of("plan", tmp_path / name, "--target", "y")
+    assert code == exits.DATA
+    assert name in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Empty CSV file"),
+        ("a,y\n", "there are no rows"),
+        ("a,a\n1,2\n", "column 'a' is there more than once"),
+        ("a;y\n1;2\n", "separated by semicolons"),
+        ("a,y\n1,2\n1\n", "Expected 2 columns, got 1"),
+    ],
+)
+def test_csv_that_makes_no_sense_is_refused_with_the_reason(tmp_path, text, reason):
+    (tmp_path / "r.csv").write_text(text)
+    code, error = error_of("plan", tmp_path / "r.csv", "--target", "y")
+    assert code == exits.DATA
+    assert reason in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("late", "advice"),
+    [("1.5", "--types a=float64"), ("x", "--types a=string")],
+)
+def test_a_late_value_of_another_type_is_named_with_the_way_out(
+    tmp_path, monkeypatch, late, advice
+):
+    monkeypatch.setattr(conversion, "BLOCK_BYTES", 1000)
+    (tmp_path / "r.csv").write_text("y,a\n" + "1,2\n" * 2000 + f"1,{late}\n")
+    code, error = error_of("plan", tmp_path / "r.csv", "--target", "y")
+    assert code == exits.DATA
+    for words in ("r.csv", "column 'a' was taken for int64", repr(late), advice):
+        assert words in error["message"]
+
+
+def test_a_type_that_is_given_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "BLOCK_BYTES", 1000)
+    (tmp_path / "r.csv").write_text("y,a\n" + "1,2\n" * 2000 + "1,1.5\n")
+    rows_ = (str(tmp_path / "r.csv"), {"a": "float64"}, None, False)
+    with conversion.as_parquet(*rows_) as path:
+        assert scan_parquet(path).schema.types == [pa.int64(), pa.float64()]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--target", "nothing"),
+        ("--target", ""),
+        ("--target", "y", "--max-memory", "much"),
+        ("--target", "y", "--n-cells", "0"),
+        ("--target", "y", "--n-cells", "some"),
+        ("--target", "y", "--types", "a=string"),
+        ("--target", "y", "--nonsense"),
+        (),
+    ],
+)
+def test_a_wrong_parameter_is_wrong_usage(data, words):
+    code, error = error_of("plan", data, *words)
+    assert code == exits.USAGE
+    assert error["message"]
+
+
+def test_a_fit_that_cannot_keep_its_memory_is_refused_before_it_begins(data, tmp_path):
+    words = ("--target", "y", "--checkpoint", tmp_path / "c", "--max-memory", "1GB")
+    code, error = error_of("fit", data, *words, "-o", tmp_path / "m.park", *QUICK)
+    assert (code, error["kind"]) == (exits.BUDGET, "BudgetError")
+    assert not (tmp_path / "m.park").exists()
+
+
+def test_a_plan_that_takes_too_long_ends_with_the_code_of_a_limit(data):
+    done = run("plan", data, "--target", "y", *NUMBERS, "--time-budget", "0.01", "--json")
+    assert done.exit_code == exits.BUDGET
+    assert "time_budget=0.01 is too short" in json.loads(done.stdout)["advice"][0]
+
+
+def test_a_model_and_its_report_are_two_files(data, tmp_path):
+    code, error = error_of("fit", data, "--target", "y", "-o", tmp_path / "m.html")
+    assert code == exits.USAGE
+    assert "must not be one file" in error["message"]
+
+
+def test_a_model_that_could_not_be_written_is_refused_before_the_fit(data, tmp_path):
+    code, error = error_of("fit", data, "--target", "y", "-o", tmp_path / "no" / "m.park")
+    assert (code, error["kind"]) == (exits.STORAGE, "StorageError")
+    assert "there is no folder" in error["message"]
+
+
+def test_a_checkpoint_that_cannot_be_made_cannot_be_written(data, tmp_path):
+    (tmp_path / "c").write_text("a file")
+    words = ("-o", tmp_path / "m.park", "--checkpoint", tmp_path / "c", *QUICK, *NUMBERS)
+    assert error_of("fit", data, "--target", "y", *words)[0] == exits.STORAGE
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "nothing.park"])
+def test_what_is_no_model_is_a_model_that_cannot_be_read(folder, data, tmp_path, name):
+    code, error = error_of("inspect", folder / name)
+    assert (code, error["kind"]) == (exits.MODEL, "ModelFileError")
+    predicting = error_of("predict", folder / name, data, "-o", tmp_path / "out.csv")
+    assert predicting[0] == exits.MODEL
+
+
+def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
+    words = (*NUMBERS, "--checkpoint", tmp_path / "c")
+    assert fitted(data, tmp_path / "m.park", *words).exit_code == 0
+    words = ("-o", tmp_path / "m.park", "--no-report", *QUICK, *words, "--random-state", "5")
+    code, error = error_of("fit", data, "--target", "y", *words)
+    assert (code, error["kind"]) == (exits.CHECKPOINT, "CheckpointError")
+    assert "random_state was '0' and is '5'" in error["message"]
+
+
+def test_a_checkpoint_keeps_converted_rows_while_their_source_is_the_same(tmp_path):
+    data = write(rows(), tmp_path / "r.csv")
+    words = (*NUMBERS, "--checkpoint", tmp_path / "c")
+    assert fitted(data, tmp_path / "m.park", *words).exit_code == 0
+    before = (tmp_path / "c" / "rows.parquet").stat().st_mtime_ns
+    assert fitted(data, tmp_path / "m.park", *words).exit_code == 0
+    assert (tmp_path / "c" / "rows.parquet").stat().st_mtime_ns == before
+    os.utime(data, ns=(1, 1))
+    changed = fitted(data, tmp_path / "m.park", *words)
+    assert changed.exit_code == exits.CHECKPOINT
+    assert "r.csv was" in changed.stderr
+
+
+def test_a_failure_inside_a_cell_ends_with_the_code_of_its_cause():
+    error = CellError(3, 10, "full")
+    error.__cause__ = StorageError("x", "full")
+    assert exits.code_of(error) == exits.STORAGE
+    assert exits.code_of(CellError(3, 10, "why")) == exits.UNEXPECTED
+    assert exits.code_of(OSError(28, "No space left on device")) == exits.STORAGE
+
+
+def test_an_unexpected_error_shows_where_it_came_from(folder, monkeypatch):
+    monkeypatch.setattr("parkrr.cli.summary", lambda model: 1 / 0)
+    done = run("inspect", folder / "y.park")
+    assert done.exit_code == exits.UNEXPECTED
+    assert "error: division by zero" in done.stderr
+    assert "Traceback" in done.stderr
+
+
+def test_an_expected_error_shows_no_traceback_unless_asked(tmp_path):
+    words = ("inspect", tmp_path / "no.park")
+    assert run(*words).stderr.count("\n") == 1
+    assert "Traceback" in run(*words, "--debug").stderr
+
+
+def test_an_interrupted_fit_without_a_checkpoint_says_how_it_could_go_on(
+    data, tmp_path, monkeypatch
+):
+    def stopped(self, table):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ParKRegressor, "fit", stopped)
+    words = ("fit", data, "--target", "y", "-o", tmp_path / "m.park", *QUICK, *NUMBERS)
+    assert "nothing was kept; with --checkpoint" in run(*words).stderr
+    assert error_of(*words)[0] == exits.INTERRUPTED
+
+
+def test_a_second_ctrl_c_does_not_wait(monkeypatch, capfd):
+    ended = []
+    monkeypatch.setattr(exits.os, "_exit", ended.append)
+    with exits.interruptible():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert "Ctrl-C again to stop now" in capfd.readouterr().err
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [exits.INTERRUPTED]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_lines_in_a_terminal_are_broken_between_words_but_not_before_units(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal.say("time     about 3 seconds: cells 1.5 s\n/a/path/that/is/long/but/whole", indent=9)
+    assert sys.stderr.getvalue().splitlines() == [
+        "time     about 3",
+        "         seconds:",
+        "         cells 1.5 s",
+        "/a/path/that/is/long/but/whole",
+    ]
+
+
+def test_without_typer_the_command_line_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "parkrr.cli")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == exits.MISSING
+    assert "the command line needs typer and rich" in capsys.readouterr().err
+
+
+# Real processes.
+
+# Ctrl-C as soon as one task is finished, whatever runs beside it.
+INTERRUPTED = """
+import os, signal, sys
+import parkrr
+print({"typer", "rich", "parkrr.cli"} & set(sys.modules))
+from parkrr.__main__ import main
+from parkrr.ledger import Ledger
+publish = Ledger.publish
+def stopping(self, name, *rest):
+    Ledger.publish = publish
+    publish(self, name, *rest)
+    os.kill(os.getpid(), signal.SIGINT)
+Ledger.publish = stopping
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """Words of a fit from CSV with a checkpoint, its folder, and how it ended."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    data = write(rows(6000), folder / "r.csv")
+    words = ["fit", str(data), "--target", "y", "-o", str(folder / "m.park"), "--no-report", "-q"]
+    words += [*NUMBERS, *QUICK, "--checkpoint", str(folder / "c")]
+    return words, folder, process("-c", INTERRUPTED, *words)
+
+
+def process(*words):
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_the_package_alone_loads_neither_typer_nor_rich(interrupted):
+    assert interrupted[2].stdout == "set()\n"
+
+
+def test_ctrl_c_says_the_command_that_goes_on_and_shows_no_traceback(interrupted):
+    words, _, ended = interrupted
+    assert ended.returncode == exits.INTERRUPTED, ended.stderr
+    assert ended.stderr.splitlines()[-1] == " ".join(["parkrr", *words])
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_fit_goes_on_after_ctrl_c_and_runs_nothing_again(interrupted):
+    words, folder, _ = interrupted
+    before = markers(folder / "c")
+    assert "statistics-0-00000.json" in before
+    done = process("-m", "parkrr", *words)
+    assert done.returncode == 0, done.stderr
+    assert before.items() < markers(folder / "c").items()
+    assert load(folder / "m.park").n_cells_ == 2

@@ -1,0 +1,78 @@
+"""Rows left out that a fitted model keeps to look at."""
+
+import numpy as np
+import pytest
+
+from parkrr import ParKClassifier, load
+from plain import PLAIN, plain
+
+
+def rows(n=1500):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def regressor(**changes):
+    return plain(n_cells=4, penalty=1e-4, random_state=0, **changes).fit(*rows())
+
+
+def classifier():
+    X, y = rows()
+    words = np.array(["low", "middle", "high"])[np.digitize(y, [-1, 1])]
+    return ParKClassifier(**{**PLAIN, "penalty": 1e-4}, n_cells=4, random_state=0).fit(X, words)
+
+
+def test_the_error_of_a_cell_is_that_of_its_rows_left_out():
+    model = regressor()
+    at = model.held_out_["cell"]
+    squares = (model.held_out_["truth"] - model.held_out_["predicted"]) ** 2
+    expected = np.sqrt(np.bincount(at, squares) / np.bincount(at))
+    np.testing.assert_allclose([cell.error for cell in model.report_], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", ["constant", "posterior", "learned"])
+def test_about_nine_in_ten_rows_left_out_are_in_their_interval(scale, monkeypatch):
+    monkeypatch.setattr("parkrr.intervals.narrowest", lambda _: scale)
+    kept = regressor().held_out_
+    inside = (kept["lower"] <= kept["truth"]) & (kept["truth"] <= kept["upper"])
+    assert 0.85 < inside.mean() < 0.95
+
+
+def test_at_most_two_thousand_rows_are_kept():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12_000, 2))
+    model = plain(n_cells=12, n_centers=600, random_state=0).fit(X, X[:, 0])
+    assert len(model.held_out_["truth"]) == 2000
+
+
+def test_several_targets_are_kept_side_by_side():
+    X, y = rows()
+    model = plain(n_cells=2, random_state=0).fit(X, np.column_stack([y, -y]))
+    assert model.held_out_["upper"].shape == model.held_out_["truth"].shape
+    assert model.held_out_["truth"].shape[1] == 2
+
+
+def test_labels_are_kept_as_the_user_knows_them():
+    kept = classifier().held_out_
+    assert set(kept["truth"]) == set(kept["predicted"]) == {"low", "middle", "high"}
+    assert kept["confidence"].min() >= 1 / 3
+    assert (kept["truth"] == kept["predicted"]).mean() > 0.8
+
+
+@pytest.mark.parametrize("fitted", [regressor, classifier])
+def test_a_loaded_model_keeps_them(fitted, tmp_path):
+    model = fitted()
+    model.save(tmp_path / "m.park")
+    again = load(tmp_path / "m.park")
+    assert again.report_ == model.report_
+    assert set(again.held_out_) == set(model.held_out_)
+    for name, values in model.held_out_.items():
+        np.testing.assert_array_equal(again.held_out_[name], values)
+
+
+def test_one_class_leaves_nothing_to_keep(tmp_path):
+    X, _ = rows(300)
+    model = ParKClassifier(**PLAIN).fit(X, np.zeros(300))
+    model.save(tmp_path / "m.park")
+    assert load(tmp_path / "m.park").held_out_ == model.held_out_ == {}
