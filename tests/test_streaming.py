@@ -394,7 +394,7 @@ def test_too_little_memory_is_refused_with_the_way_out():
 
 
 def test_a_row_group_that_does_not_fit_is_refused_with_its_size():
-    with pytest.raises(ParameterError, match="row groups of up to 9000 MB"):
+    with pytest.raises(ParameterError, match="row groups of up to 9 GB"):
         plan(group_bytes=9e9)
 
 
