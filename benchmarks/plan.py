@@ -1,6 +1,7 @@
 """Plans against what then happens: peak memory and seconds of 18 fits, and of fits from disk.
 
 python benchmarks/plan.py            all of it, about half an hour on two cores
+python benchmarks/plan.py --resume   what is missing of it
 python benchmarks/plan.py NAME N     one fit, as JSON
 
 Every fit is a process of its own, whose plan is made before it. Memory is the peak of the
@@ -18,15 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from recording import record
+from recording import RESULTS, record
 
 SIZES = {
     "kin40k": (2000, 5000, 10_000),
     "protein": (5000, 15_000, 41_157),
     "higgs51k": (4000, 12_000, 31_403),
-    "taxi1m": (20_000, 150_000, 917_148),
-    "houseelectric": (20_000, 150_000, 1_639_424),
-    "airline3m": (20_000, 150_000, 1_999_887),
+    "taxi1m": (20_000, 100_000, 300_000),
+    "houseelectric": (20_000, 80_000, 200_000),
+    "airline3m": (20_000, 80_000, 200_000),
 }
 # Settings that are not automatic: data, rows, and what is named.
 NAMED = {
@@ -35,6 +36,11 @@ NAMED = {
 }
 GIVEN = {"kernel": "matern", "penalty": 1e-7, "metric": "standard", "blend": 1, "coarse": 0}
 DISK = (300_000, 2_000_000, 10_000_000)  # rows of taxi-like files that stay on disk
+TITLE = "Plans, and what then happened"
+HEADER = [
+    *("data", "rows", "memory planned", "GB", "ratio"),
+    *("seconds planned", "took", "ratio", "refused"),
+]
 TRIED = 0.75  # of the memory that a fit took
 
 
@@ -48,7 +54,7 @@ class Peak:
         return self
 
     def watch(self):
-        from parkrr.plan import process_bytes
+        from parkrr.heap import process_bytes
 
         while not self.over.wait(0.02):
             self.bytes = max(self.bytes, process_bytes())
@@ -80,7 +86,7 @@ def one(name, n):
     model = estimator(random_state=0, progress=False)
     found = watched(model, X, y)
     sizes = {"n_cells": found["plan"]["cells"], "n_centers": found["plan"]["centers"]}
-    took = found["peak"] - found["plan"]["memory_now"]
+    took = found["peak"] - found["began"]
     return found | {"refused": refused(estimator(**sizes, max_memory=TRIED * took), X, y)}
 
 
@@ -91,19 +97,22 @@ def named(name, settings, n):
     X, y = rows_of(name, n)
     settings = {**GIVEN, **settings, "random_state": 0, "progress": False}
     found = watched(ParKRegressor(**settings), X, y)
-    took = found["peak"] - found["plan"]["memory_now"]
+    took = found["peak"] - found["began"]
     return found | {"refused": refused(ParKRegressor(**settings, max_memory=TRIED * took), X, y)}
 
 
 def watched(model, *data):
+    from parkrr.heap import process_bytes
+
     plan = model.plan(*data)
-    start = time.perf_counter()
+    began, start = process_bytes(), time.perf_counter()
     with Peak() as peak:
         model.fit(*data)
     seconds = time.perf_counter() - start
     return {
         "plan": plan.plain(),
         "text": str(plan),
+        "began": began,
         "peak": peak.bytes,
         "seconds": seconds,
         "steps": model.seconds_,
@@ -138,30 +147,15 @@ def refused(model, *data):
 def everything():
     tasks = [(name, n) for name, sizes in SIZES.items() for n in sizes]
     tasks += [(name, 200_000) for name in NAMED] + [("disk", n) for n in DISK]
-    results = []
-    for name, n in tasks:
+    kept = Path(RESULTS, "plan.json")
+    results = json.loads(kept.read_text())["results"] if "--resume" in sys.argv else []
+    done = [(r["name"], r["n"]) for r in results]
+    for name, n in (task for task in tasks if task not in done):
         command = [sys.executable, __file__, name, str(n)]
         out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
         results.append({"name": name, "n": n, **json.loads(out.splitlines()[-1])})
         show(results[-1:])
-    record(
-        "plan",
-        results,
-        "Plans, and what then happened",
-        [
-            "data",
-            "rows",
-            "memory planned",
-            "GB",
-            "ratio",
-            "seconds planned",
-            "took",
-            "ratio",
-            "refused",
-        ],
-        [row_of(r) for r in results],
-        summary(results),
-    )
+        record("plan", results, TITLE, HEADER, [row_of(r) for r in results], summary(results))
 
 
 def row_of(r):

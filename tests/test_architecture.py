@@ -10,18 +10,19 @@ import parkrr
 SOURCE = Path(parkrr.__file__).parent
 MODULES = sorted(path for path in SOURCE.glob("*.py") if path.stem != "__init__")
 LAYERS = [
-    {"errors", "words"},
+    {"errors", "words", "heap", "plainchecks"},
     {"lifting", "sources", "engine", "factors", "checks", "progress", "conjugate", "leaving"},
-    {"tables", "columns", "ledger", "tensorfile", "calibration"},
+    {"tables", "columns", "ledger", "tensorfile", "calibration", "onnx_graph"},
     {"kernels", "metrics", "arrays", "ray_engine"},
     {"partition", "problem"},
     {"solvers"},
     {"model", "path", "gradients", "diskplan", "cells", "theory"},
-    {"leftout", "posterior"},
+    {"leftout", "posterior", "onnx_parts"},
     {"fit", "scouting", "descent", "importance", "rowtable"},
     {"voting", "trial", "intervals", "skeleton"},
+    {"filechecks"},
     {"heldout", "modelfile", "answering", "refining", "streaming", "shuffling"},
-    {"tuning", "prediction", "conversion"},
+    {"tuning", "prediction", "conversion", "onnx_export", "updating"},
     {"pace"},
     {"costs"},
     {"planning", "diskcosts"},
@@ -49,6 +50,7 @@ HOMES = {
     "tqdm": {"progress"},
     "typer": {"cli", "options"},
     "rich": {"terminal"},
+    "onnx": {"onnx_graph"},
 }
 FUNCTIONS = [
     pytest.param(node, id=f"{path.stem}.{node.name}")

@@ -1,21 +1,30 @@
 """Models as files: what comes back is what was saved, and nothing else is accepted."""
 
+import datetime
 import json
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
+import modelreader
+from fuzz import as_rows, taken_apart
 from ondisk import frame, on_disk, write
-from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr import ParKClassifier, ParKRegressor, load, model, scan_parquet
 from parkrr.errors import ModelFileError
 from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian, Matern, Radial
+from parkrr.metrics import FeatureMap
 from parkrr.partition import Blend
 from plain import PLAIN, plain
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def data(n=600):
@@ -30,6 +39,9 @@ SETTINGS = [
     pytest.param({"kernel": Matern(2.0, nu=2.5), "metric": "standard"}, id="matern"),
     pytest.param({"kernel": "polynomial", "penalty": 1e-2}, id="polynomial"),
     pytest.param({"precision": "float32", "penalty": 1e-12, "n_cells": 2}, id="wide cells"),
+    pytest.param({"precision": "float32", "penalty": 1e-2, "n_cells": 2}, id="narrow cells"),
+    pytest.param({"metric": FeatureMap(torch.ones(3), torch.ones(3))}, id="float32 map"),
+    pytest.param({"metric": FeatureMap()}, id="no map"),
 ]
 
 
@@ -138,3 +150,190 @@ def test_a_model_of_a_subclass_is_loaded_as_what_it_is(tmp_path):
     again = load(tmp_path / "m.park")
     assert type(again) is ParKRegressor
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+# What a file of this version says, in every later version.
+
+
+def told(name):
+    return json.loads((FIXTURES / f"{name}.json").read_text())
+
+
+def test_the_regressor_of_version_3_answers_as_it_did():
+    known = told("regressor-3")
+    model, rows = load(FIXTURES / "regressor-3.park"), as_rows(known["rows"])
+    mean, std = model.predict(rows, return_std=True)
+    lower, upper = model.predict_interval(rows, coverage=0.8)
+    found = {"predict": mean, "std": std, "lower": lower, "upper": upper}
+    found["novelty"] = model.novelty(rows)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, known["answers"][name], rtol=1e-4, atol=1e-4)
+
+
+def test_the_classifier_of_version_3_answers_as_it_did():
+    known = told("classifier-3")
+    model, rows = load(FIXTURES / "classifier-3.park"), as_rows(known["rows"])
+    assert model.predict(rows).tolist() == known["answers"]["predict"]
+    P = model.predict_proba(rows)
+    np.testing.assert_allclose(P, known["answers"]["predict_proba"], rtol=1e-9, atol=1e-9)
+    assert model.class_weight == {"left": 2.0}
+
+
+def test_fixtures_are_small():
+    assert all(path.stat().st_size < 60_000 for path in FIXTURES.glob("*.park"))
+
+
+def test_a_regressor_can_be_read_with_numpy_alone_as_the_documentation_says():
+    t, about = modelreader.read(FIXTURES / "regressor-3.park")
+    known = told("regressor-3")
+    days = {"day": [86400 * day for day in known["rows"]["day"]]}
+    X = modelreader.encoded(about["facts"]["columns"], known["rows"] | days)
+    Z = modelreader.mapped(X, t)
+    lower, upper = modelreader.interval(t, about, Z, coverage=0.8)
+    found = {"predict": modelreader.values(t, about, Z), "std": modelreader.std(t, about, Z)}
+    for name, values in (found | {"lower": lower, "upper": upper}).items():
+        np.testing.assert_allclose(values, known["answers"][name], rtol=1e-3, atol=1e-3)
+
+
+def test_a_classifier_can_be_read_with_numpy_alone_as_the_documentation_says():
+    t, about = modelreader.read(FIXTURES / "classifier-3.park")
+    known = told("classifier-3")
+    F = modelreader.values(t, about, modelreader.mapped(np.array(known["rows"]), t))
+    P = modelreader.probabilities(about["facts"]["uncertainty"], F)
+    np.testing.assert_allclose(P, known["answers"]["predict_proba"], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kernel": "laplacian"},
+        {"kernel": Matern(2.0, nu=2.5), "n_cells": 6, "blend": Blend(2, 0.5)},
+        {"kernel": "polynomial", "penalty": 1e-2, "n_cells": 3, "blend": Blend(2, 2.0)},
+        {"kernel": "linear", "n_cells": 2},
+    ],
+    ids=lambda settings: str(settings["kernel"]),
+)
+def test_every_kernel_is_what_the_documentation_says(settings, tmp_path):
+    X, y = data()
+    model = plain(**settings, random_state=0).fit(X, y)
+    model.save(tmp_path / "m.park")
+    t, about = modelreader.read(tmp_path / "m.park")
+    found = modelreader.values(t, about, modelreader.mapped(X, t))
+    np.testing.assert_allclose(found[:, 0], model.predict(X), rtol=1e-6, atol=1e-6)
+
+
+def test_a_posterior_scale_is_what_the_documentation_says(tmp_path):
+    X, y = data()
+    model = plain(n_cells=3, random_state=0).fit(X, y)
+    model.intervals_ = replace(model.intervals_, how="posterior", learned=None)
+    model.save(tmp_path / "m.park")
+    t, about = modelreader.read(tmp_path / "m.park")
+    lower, upper = modelreader.interval(t, about, modelreader.mapped(X[:5], t), coverage=0.9)
+    ends = model.predict_interval(X[:5], coverage=0.9)
+    np.testing.assert_allclose([lower[:, 0], upper[:, 0]], ends, rtol=1e-4, atol=1e-4)
+
+
+def test_the_reader_of_safetensors_finds_the_same_tensors():
+    with safe_open(FIXTURES / "regressor-3.park", framework="np") as file:
+        theirs = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    ours, _ = taken_apart((FIXTURES / "regressor-3.park").read_bytes())
+    assert theirs.keys() == ours.keys()
+    assert all(np.array_equal(theirs[name], ours[name]) for name in ours)
+
+
+# Narrower centres.
+
+
+@pytest.mark.parametrize(("kind", "most"), [("float32", 1e-4), ("float16", 0.02)])
+def test_narrow_centres_make_a_smaller_file_that_loses_what_save_says(kind, most, tmp_path):
+    X, y = data(1000)
+    model = plain(n_cells=3, penalty=1e-3, random_state=0).fit(X, y)
+    model.save(tmp_path / "whole.park")
+    loss = model.save(tmp_path / "m.park", centers=kind)
+    again, before = load(tmp_path / "m.park"), model.predict(X)
+    found = np.sqrt(np.mean((again.predict(X) - before) ** 2)) / before.std()
+    assert 0 < loss < most
+    assert found == pytest.approx(loss, rel=0.2)
+    assert (tmp_path / "m.park").stat().st_size < 0.85 * (tmp_path / "whole.park").stat().st_size
+
+
+def test_float32_centres_lose_nothing_where_they_are_float32(tmp_path):
+    X, y = data()
+    model = plain(precision="float32", penalty=1e-2, random_state=0).fit(X, y)
+    assert model.save(tmp_path / "m.park", centers="float32") == 0.0
+
+
+def test_centres_too_large_for_float16_are_refused(tmp_path):
+    X, y = data()
+    model = plain(Gaussian(1e6), random_state=0).fit(X * 1e6, y)
+    with pytest.raises(ValueError, match=r"centers must be None or 'float32' .* as large as"):
+        model.save(tmp_path / "m.park", centers="float16")
+
+
+def test_a_dtype_that_centres_cannot_have_is_refused(tmp_path):
+    X, y = data(100)
+    with pytest.raises(ValueError, match=r"centers must be one of .*float16.*, got 'int8'"):
+        plain(random_state=0).fit(X, y).save(tmp_path / "m.park", centers="int8")
+
+
+# Files in memory.
+
+
+def test_the_cells_of_a_loaded_model_are_views_of_its_file(tmp_path):
+    X, y = data()
+    plain(n_cells=4, random_state=0).fit(X, y).save(tmp_path / "m.park")
+    centers = load(tmp_path / "m.park").model_.centers
+    assert len({Z.untyped_storage().data_ptr() for Z in centers}) == 1
+    maps = Path("/proc/self/maps").read_text()
+    assert "m.park" in maps
+
+
+def test_writing_into_a_loaded_model_does_not_change_its_file(tmp_path):
+    X, y = data()
+    plain(random_state=0).fit(X, y).save(tmp_path / "m.park")
+    before = (tmp_path / "m.park").read_bytes()
+    load(tmp_path / "m.park").model_.centers[0].zero_()
+    assert (tmp_path / "m.park").read_bytes() == before
+
+
+def test_a_file_can_be_replaced_while_its_model_is_in_use(tmp_path):
+    X, y = data()
+    first, second = (plain(Gaussian(s), random_state=0).fit(X, y) for s in (1.0, 3.0))
+    first.save(tmp_path / "m.park")
+    used = load(tmp_path / "m.park")
+    second.save(tmp_path / "m.park")
+    np.testing.assert_array_equal(used.predict(X), first.predict(X))
+    np.testing.assert_array_equal(load(tmp_path / "m.park").predict(X), second.predict(X))
+
+
+def test_cells_beyond_the_room_for_them_answer_the_same(tmp_path, monkeypatch):
+    X, y = data()
+    model_ = plain(n_cells=6, random_state=0).fit(X, y)
+    model_.save(tmp_path / "m.park")
+    monkeypatch.setattr(model, "PREPARED_BYTES", 5000)
+    again = load(tmp_path / "m.park")
+    np.testing.assert_array_equal(again.predict(X), model_.predict(X))
+    assert 0 < sum(cell is not None for cell in again.model_.cells.kept) < 6
+
+
+# What cannot be saved says so, and leaves nothing.
+
+
+def test_labels_that_json_cannot_hold_are_refused_when_saved(tmp_path):
+    X, _ = data(100)
+    days = np.array([datetime.date(2020, 1, 1 + k % 2) for k in range(100)], dtype="datetime64[D]")
+    model = ParKClassifier(**PLAIN, random_state=0).fit(X, days)
+    with pytest.raises(ModelFileError, match="cannot hold this model: 'classes' of facts"):
+        model.save(tmp_path / "m.park")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_that_are_not_finite_come_back(tmp_path):
+    X, y = data(100)
+    model = plain(random_state=0).fit(X, y)
+    model.chosen_.tried.append({"step": "vote", "error": float("inf")})
+    model.feature_importances_ = np.array([np.nan, 0.5, 0.5])
+    model.save(tmp_path / "m.park")
+    again = load(tmp_path / "m.park")
+    assert again.chosen_.tried == model.chosen_.tried
+    np.testing.assert_array_equal(again.feature_importances_, model.feature_importances_)

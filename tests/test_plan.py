@@ -14,9 +14,9 @@ from parkrr import ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.costs import Shape, Spread, bytes_of, seconds_of
 from parkrr.errors import BudgetError, ParameterError
 from parkrr.factors import cholesky_in_place
+from parkrr.heap import process_bytes
 from parkrr.kernels import Matern
 from parkrr.pace import Pace, measured_pace
-from parkrr.plan import process_bytes
 from parkrr.planning import choose_sizes, fitting_seconds
 from parkrr.problem import kernel_of_rows
 from parkrr.words import told_bytes
@@ -39,6 +39,7 @@ def shape(n=200_000, **changes):
         "learns": True,
         "chooses": True,
         "tries": True,
+        "keeps": False,
         "patience": 40.0,
     }
     return Shape(**{**settled, **changes})

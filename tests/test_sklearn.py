@@ -62,6 +62,7 @@ GRID = {
     "device": ["cpu", torch.device("cpu")],
     "engine": ["local", LocalEngine(n_threads=1)],
     "checkpoint": [None, "a folder"],
+    "keep_statistics": ["auto", True, False],
     "progress": [True, False],
     "random_state": [None, 0, np.random.RandomState(0)],
 }

@@ -39,6 +39,8 @@ class CellReport:
         Wall time of the cell.
     error
         Root mean squared error of its rows that were each left out, None if there were none.
+    outgrown
+        Whether updates have brought it four times the rows that its centres were drawn for.
     """
 
     cell: int
@@ -54,6 +56,7 @@ class CellReport:
     rescue: str
     seconds: float
     error: float | None = None
+    outgrown: bool = False
 
     def judged(self, error: float | None) -> "CellReport":
         """The same with that error."""

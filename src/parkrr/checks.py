@@ -41,6 +41,13 @@ def check_positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_share(name: str, value: Any) -> float:
+    """The value as a float above 0 and at most 1."""
+    if not isinstance(value, Real) or not 0 < float(value) <= 1:
+        raise ParameterError(f"{name} must be a number above 0 and at most 1, got {value!r}")
+    return float(value)
+
+
 def check_positive_or(name: str, value: Any, exception: str | None) -> float | None:
     """The value as a positive float, or None where it is the one exception."""
     if value is exception or (isinstance(value, str) and value == exception):

@@ -7,14 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from parkrr.answering import Answering
-from parkrr.arrays import check_weights
+from parkrr.arrays import check_weights, naming
 from parkrr.calibration import Calibration, calibration_from, learn_calibration
+from parkrr.checks import check_share
 from parkrr.common import ParKEstimator
 from parkrr.engine import Engine
+from parkrr.errors import ParameterError
 from parkrr.fit import Coarse, FitResult, Park
 from parkrr.heldout import of_classification
 from parkrr.kernels import Kernel
@@ -56,6 +58,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
 
     _kind = "ParKClassifier"
     _answers = ("prediction", "probability", "novelty")
+    _given_classes: NDArray[Any] | None = None  # to the first call of partial_fit
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         device: str = "cpu",
         engine: Engine | str = "local",
         checkpoint: str | Path | None = None,
+        keep_statistics: bool | str = "auto",
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
         class_weight: dict[Any, float] | str | None = None,
@@ -104,6 +108,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
             device=device,
             engine=engine,
             checkpoint=checkpoint,
+            keep_statistics=keep_statistics,
             progress=progress,
             random_state=random_state,
         )
@@ -127,15 +132,89 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
             self._fit_table(X, y, sample_weight, classify=True)
             return self
         X = self._numbers(X, y, sample_weight)
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        check_classification_targets(labels)
-        self.classes_, at = np.unique(labels, return_inverse=True)
+        with naming("X, y"):
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
+            check_classification_targets(labels)
+            self.classes_, at = np.unique(labels, return_inverse=True)
+        if self._given_classes is not None:
+            self.classes_ = self._given_classes
+            at = self._numbers_of(labels)
         by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(at))
         if by_class is not None:
             w = 1.0 if sample_weight is None else check_weights(sample_weight, len(at))
             sample_weight = w * by_class[at]
         self._fit(rows, codes(at, len(self.classes_)), sample_weight)
         return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        decay: float = 1.0,
+    ) -> "ParKClassifier":
+        """Learn more rows, see :meth:`ParKRegressor.partial_fit`; the first call is a fit.
+
+        Parameters
+        ----------
+        classes
+            All labels that there will be, in the first call, if its rows do not have them all.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKClassifier
+        >>> X = np.linspace(0, 1, 300)[:, None]
+        >>> labels = np.where(X[:, 0] > 0.5, "high", "low")
+        >>> model = ParKClassifier(random_state=0)
+        >>> for part in np.array_split(np.random.default_rng(0).permutation(300), 3):
+        ...     model = model.partial_fit(X[part], labels[part], classes=["low", "high"])
+        >>> model.predict([[0.1], [0.9]])
+        array(['low', 'high'], dtype='<U4')
+        """
+        if not hasattr(self, "model_"):
+            self._given_classes = None if classes is None else np.unique(np.asarray(classes))
+            try:
+                with self._first_rows():
+                    return self.fit(X, y, sample_weight)
+            finally:
+                del self._given_classes
+        self._update(X, y, sample_weight, 1.0, check_share("decay", decay))
+        return self
+
+    def _numbers_of(self, labels: Any) -> NDArray[np.int64]:
+        """Which of `classes_` each label is, shape (n,)."""
+        labels = np.asarray(labels)
+        known = np.isin(labels, self.classes_)
+        if not known.all():
+            raise ParameterError(
+                f"y must hold labels of the first fit, {self.classes_.tolist()}, got "
+                f"{labels[~known][0]!r}; name all of them as classes= of the first partial_fit"
+            )
+        at: NDArray[np.int64] = np.searchsorted(self.classes_, labels)
+        return at
+
+    def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
+        at = self._numbers_of(y)
+        if at.shape != (n,):
+            raise ParameterError(f"y must be {n} labels, got shape {at.shape}")
+        return codes(at, len(self.classes_)).astype(np.float64)
+
+    def _weighed(self, y: Any, sample_weight: Any, n: int) -> NDArray[np.float64] | None:
+        w = super()._weighed(y, sample_weight, n)
+        if self.class_weight is None:
+            return w
+        if isinstance(self.class_weight, str):
+            raise ParameterError(
+                f"class_weight must be None or a weight for each label to update a model, got "
+                f"{self.class_weight!r}; the balance of all rows is not that of new ones"
+            )
+        at = self._numbers_of(y)
+        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(at))
+        assert by_class is not None
+        own: NDArray[np.float64] = by_class[at]
+        return own if w is None else w * own
 
     def _outputs(self, y: ArrayLike | None) -> int:
         classes = 2 if y is None else len(np.unique(np.asarray(y)))
@@ -207,7 +286,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         return np.log(P)  # type: ignore[no-any-return]
 
     def _answering(self) -> Answering:
-        check_is_fitted(self)
+        self._check_fitted()
         return Answering(self.model_, False, classes=self.classes_, calibration=self.calibration_)
 
     def _learn_uncertainty(

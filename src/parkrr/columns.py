@@ -179,7 +179,12 @@ class Columns:
         start = 0
         for column in self.columns:
             stop = start + column.width
-            X[:, start:stop] = column.encode(table[column.name])
+            try:
+                X[:, start:stop] = column.encode(table[column.name])
+            except pa.ArrowException as error:
+                raise ParameterError(
+                    f"column {column.name!r} must be of the kind it had in fit: {error}"
+                ) from error
             start = stop
         return X
 

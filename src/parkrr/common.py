@@ -3,6 +3,8 @@
 import time
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from parkrr import importance
-from parkrr.arrays import as_source, as_tensor, check_weights
+from parkrr.arrays import as_source, as_tensor, check_weights, naming, real
 from parkrr.cells import CellReport
 from parkrr.checks import check_device
 from parkrr.columns import Columns
@@ -22,6 +25,7 @@ from parkrr.engine import Engine
 from parkrr.errors import ParameterError
 from parkrr.fit import Coarse, FitResult, Park
 from parkrr.fitted import Fitted
+from parkrr.heap import give_back, process_bytes
 from parkrr.heldout import with_errors
 from parkrr.kernels import Kernel, Radial
 from parkrr.metrics import FeatureMap
@@ -33,25 +37,30 @@ from parkrr.plan import (
     left_of,
     plan_rows,
     plan_table,
-    process_bytes,
 )
 from parkrr.rowtable import Target, frame_table, learn_frame
 from parkrr.settings import (
     as_engine,
+    check_keeping,
     chosen_park,
     park_of,
     patience,
     wish_of,
 )
-from parkrr.sources import FEW_ROWS, ArraySource, merged
+from parkrr.sources import FEW_ROWS, ArraySource, Block, merged
 from parkrr.tables import ParquetTable
 from parkrr.tuning import Chosen, Diary
+from parkrr.updating import Sums, added, check_weights_left, sums_of, told, updated
 
 PLAN_ROWS = 20_000  # that a plan looks at
+SMALL_STATISTICS = 2**20  # bytes, 360 centres in one cell
+SUMMED_ROWS = 2**16  # that are added up at a time
 
 
 class ParKEstimator(Fitted):
     """What the two estimators share: parameters, their rules, and a multi-output fit."""
+
+    _updating = False  # while the first rows of a stream are fitted
 
     def __init__(
         self,
@@ -75,6 +84,7 @@ class ParKEstimator(Fitted):
         device: str = "cpu",
         engine: Engine | str = "local",
         checkpoint: str | Path | None = None,
+        keep_statistics: bool | str = "auto",
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -98,14 +108,20 @@ class ParKEstimator(Fitted):
         self.device = device
         self.engine = engine
         self.checkpoint = checkpoint
+        self.keep_statistics = keep_statistics
         self.progress = progress
         self.random_state = random_state
 
     def _fit(self, X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """Fit all columns of Y (n, t) at once."""
         rows = as_source(X, Y, sample_weight, check_device(self.device))
-        self._fit_rows(rows, as_seed(self.random_state), self.get_params(deep=False))
+        self._fit_rows(rows, as_seed(self.random_state), self._parameters())
         self._name(self.columns_)
+
+    def _parameters(self) -> dict[str, Any]:
+        """Parameters; a first :meth:`partial_fit` keeps statistics whatever they say."""
+        params: dict[str, Any] = self.get_params(deep=False)
+        return params | ({"keep_statistics": True} if self._updating else {})
 
     def _fit_rows(self, rows: ArraySource, seed: int, params: dict[str, Any]) -> None:
         """Fit all targets of rows in memory at once."""
@@ -115,9 +131,28 @@ class ParKEstimator(Fitted):
         sizes = checked_shape(params, rows)
         park = park_of(params, wish, sizes, rows.n_rows, seed)
         park, diary = chosen_park(park, wish, patience(params), rows)
+        give_back()  # what choosing took, before cells take theirs
         result = park.fit(rows)
         sample = rows.sample(importance.ROWS, park.seed).X
         self._keep(result, park, diary, sample)
+        self._keep_sums(rows.blocks(SUMMED_ROWS), params)
+
+    @contextmanager
+    def _first_rows(self) -> Iterator[None]:
+        """A fit inside keeps statistics."""
+        self._updating = True
+        try:
+            yield
+        finally:
+            del self._updating
+
+    def _keep_sums(self, blocks: Iterable[Block], params: dict[str, Any]) -> None:
+        """What updates need of the rows that were fitted, if it is to be kept."""
+        self.sums_: Sums | None = None
+        if keeps(params, self.report_, len(self.model_.intercept)):
+            start = time.perf_counter()
+            self.sums_ = sums_of(self.model_, self.report_, blocks)
+            self.seconds_["statistics"] = time.perf_counter() - start
 
     def plan(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -159,6 +194,54 @@ class ParKEstimator(Fitted):
         n, features = (len(X), X.shape[1]) if names is None else names.shape
         return plan_rows(params, rows, n, features)
 
+    def _update(self, X: Any, y: Any, sample_weight: Any, sign: float, decay: float) -> None:
+        """Add rows to what cells know, or take them away, and solve those cells again."""
+        check_is_fitted(self)
+        if self.sums_ is None:
+            raise ParameterError(
+                "partial_fit and forget need keep_statistics=True in the fit before, or a model "
+                "that began with partial_fit, got neither"
+            )
+        rows = self._rows(X)
+        Y = self._targets(y, len(rows))  # (n, t)
+        w = self._weighed(y, sample_weight, len(rows))
+        weights = None if w is None else as_tensor(w)
+        sums, touched = added(
+            self.sums_, self.model_, Block(rows, as_tensor(Y), weights), sign, decay
+        )
+        check_weights_left(sums, touched)
+        self.model_ = updated(self.model_, sums, touched)
+        self.sums_, self.report_ = sums, told(self.report_, sums, touched)
+
+    @abstractmethod
+    def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
+        """Targets of n rows as the model was fitted to them, shape (n, t)."""
+
+    def _weighed(self, y: Any, sample_weight: Any, n: int) -> NDArray[np.float64] | None:
+        """Weights of n rows, or None."""
+        return None if sample_weight is None else check_weights(sample_weight, n)
+
+    def forget(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
+        """Take rows that were learned before out of the model, as if it had never seen them.
+
+        Their cells are solved again from what the other rows add up to; needs
+        ``keep_statistics=True`` or a model that began with `partial_fit`. Centres stay, even
+        those that were among these rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 400)[:, None]
+        >>> y = np.sin(X[:, 0])
+        >>> y[:10] = 5.0  # wrong
+        >>> model = ParKRegressor(keep_statistics=True, random_state=0).fit(X, y)
+        >>> round(float(model.forget(X[:10], y[:10]).predict([[0.1]])[0]), 1)
+        0.1
+        """
+        self._update(X, y, sample_weight, sign=-1.0, decay=1.0)
+        return self
+
     def _outputs(self, y: ArrayLike | None) -> int:
         """Columns that a target becomes."""
         return 1 if y is None or np.ndim(y) == 1 else np.shape(y)[1]
@@ -170,13 +253,14 @@ class ParKEstimator(Fitted):
                 "y and sample_weight must be columns of the files; name them as target= and "
                 "weight= of scan_parquet"
             )
-        params, seed = self.get_params(deep=False), as_seed(self.random_state)
+        params, seed = self._parameters(), as_seed(self.random_state)
         if stays_on_disk(table, params):
             found = stream(table, params, seed, classify)
             self._name_target(found.rows.target)
             self._keep(found.result, found.settled, found.diary, found.looked_at)
             del self.seconds_["place"]  # of files that is the pass
             self.seconds_ |= found.seconds
+            self._keep_sums(found.rows.blocks(), params)
             self._name(found.rows.columns)
         else:
             rows = learned(table, params, seed, classify)
@@ -225,12 +309,19 @@ class ParKEstimator(Fitted):
         if table is None:
             return X
         w = None if sample_weight is None else check_weights(sample_weight, len(table))
-        self.columns_ = learn_frame(table, self._coded(y).reshape(len(table), -1), w)
+        if w is not None:  # only ratios matter, and a sum of weights of 1e308 is infinite
+            w = w / w.max()
+            w = w / w.mean()
+        with naming("y"):
+            Y = self._coded(y)
+        if Y.shape[:1] != (len(table),):
+            raise ParameterError(f"y must have one entry a row ({len(table)}), got {Y.shape}")
+        self.columns_ = learn_frame(table, Y.reshape(len(table), -1), w)
         return self.columns_.encode(table)
 
     def _coded(self, y: ArrayLike) -> NDArray[Any]:
         """The target as numbers."""
-        return np.asarray(y, np.float64)
+        return real(y)
 
     def _name(self, columns: Columns | None) -> None:
         """Features are the columns of the table, whatever numbers they have become."""
@@ -251,9 +342,19 @@ class ParKEstimator(Fitted):
         """Learn from rows left out and predictions of them; what was compared, and what won."""
 
 
+def keeps(params: dict[str, Any], report: list[CellReport], t: int) -> bool:
+    """Whether a fit keeps statistics: if asked to, and by itself those of small models."""
+    small = 8 * sum(cell.centers * (cell.centers + t) for cell in report) <= SMALL_STATISTICS
+    return check_keeping(params["keep_statistics"]) or (
+        small and params["keep_statistics"] == "auto"
+    )
+
+
 def as_seed(random_state: int | np.random.RandomState | None) -> int:
     """A whole number is the seed itself, so that a fit can be repeated from its seed."""
     if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise ParameterError(f"random_state must be >= 0, got {random_state!r}")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
 

@@ -197,6 +197,7 @@ def csv_batches(
                 column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
             ),
         )
+        _ = reader.schema.names  # which are decoded now, and may be no text
         for batch in reader:
             tick(raw.tell() - done)
             done = raw.tell()
@@ -218,6 +219,8 @@ def arrow_batches(place: Any, file: str) -> Iterator[pa.RecordBatch]:
             raw.seek(0)
             batches = iter(pa.ipc.open_stream(raw))
         for batch in batches:
+            batch.validate(full=True)  # offsets of words that lead nowhere end a process
+            _ = batch.schema.names
             for start in range(0, len(batch), GROUP_ROWS):
                 yield batch[start : start + GROUP_ROWS]
 

@@ -4,6 +4,7 @@ Counts follow the code they stand for; where that depends on the data (how far a
 many rounds balance takes) they are what fits of benchmarks/plan.py needed.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from parkrr.refining import (
     SHARPENED,
     WARM_STEPS,
 )
+from parkrr.solvers import Falkon, cheaper
 from parkrr.sources import FEW_ROWS, JUDGES
 from parkrr.trial import ALL_CELLS, ANCHORS, AROUND, COARSE_CENTERS, HELD_OUT, NEAREST, WIDTHS
 from parkrr.trial import JUDGED as JUDGED_CELLS
@@ -34,8 +36,9 @@ ROUNDS = 6  # of balance
 # whether it judges.
 LIBRARIES_BYTES, INDEX_BYTES = 1e8, 40
 VOTER_COPIES, LARGEST_VOTER = 5, 2.2  # matrices of a voter; rows of the largest over the mean
-NYSTROM_COPIES = 5  # matrices of a cell with centres, from statistics to factors
-KEPT = 0.75  # of what choosing took, which the heap does not give back
+NYSTROM_COPIES, FALKON_COPIES = 9, 5  # matrices of a cell with centres, by its solver
+ITERATIONS = 40  # of conjugate gradient, those that leave rows out included
+KEPT = 0.4  # of what choosing took, which the heap does not give back
 WIDE = 2.5  # a distance in float64 behind a map, over one in float32
 
 
@@ -69,10 +72,12 @@ class Shape:
         That work at once.
     families
         Kernels whose lengthscale is looked for.
-    learns, chooses, tries
-        Whether a metric is learned, a lengthscale or penalty chosen, levels tried.
+    learns, chooses, tries, keeps
+        Whether a metric is learned, a lengthscale or penalty chosen, levels tried, sums kept.
     patience
         Seconds after which descents stop.
+    solver
+        "direct", "falkon" or "auto".
     """
 
     n: int
@@ -87,7 +92,9 @@ class Shape:
     learns: bool
     chooses: bool
     tries: bool
+    keeps: bool
     patience: float
+    solver: str = "auto"
 
     @property
     def rows(self) -> float:
@@ -98,6 +105,15 @@ class Shape:
     def share(self) -> float:
         """Of the rows that are centres."""
         return min(1.0, self.n_centers / self.n)
+
+    @property
+    def iterates(self) -> bool:
+        """Whether cells are solved by conjugate gradient."""
+        if self.solver == "auto":
+            n_q = math.ceil(self.rows)
+            m_q = max(1, math.ceil(self.share * n_q))
+            return isinstance(cheaper(n_q, m_q, self.t, Falkon())[0], Falkon)
+        return self.solver == "falkon"
 
     @property
     def scores(self) -> bool:
@@ -198,7 +214,10 @@ def trial_seconds(shape: Shape, pace: Pace) -> float:
 def cells_seconds(shape: Shape, pace: Pace, count: float, rows: float) -> float:
     """Of so many cells of so many rows."""
     m, spread = shape.share * rows, shape.spread
-    if shape.share == 1:
+    if shape.iterates:
+        each = spread.squares * rows * m * ITERATIONS * pace.short_value
+        each += spread.cubes * 2.7 * m**3 * pace.product
+    elif shape.share == 1:
         each = spread.squares * rows**2 * pace.value + spread.cubes * pace.factor(rows)
     else:
         each = spread.squares * rows * m * pace.short_value
@@ -245,6 +264,7 @@ def cells_bytes(shape: Shape) -> float:
     value = 8 if shape.wide else 4
     model = 2.0 * shape.share * shape.n * (value * shape.width + 8 * shape.t)
     m = max(1.0, shape.share * shape.rows)
-    copies = 1 if shape.share == 1 else NYSTROM_COPIES
+    copies = FALKON_COPIES if shape.iterates else 1 if shape.share == 1 else NYSTROM_COPIES
     matrices = copies * 8.0 * shape.spread.at_once * m * (m + shape.t)
-    return model + matrices + INDEX_BYTES * shape.n
+    kept = 8.0 * shape.n_cells * shape.spread.squares * m * (m + shape.t) if shape.keeps else 0.0
+    return model + matrices + kept + INDEX_BYTES * shape.n

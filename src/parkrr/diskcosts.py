@@ -16,6 +16,7 @@ from parkrr.tables import LOOKED_AT, LOOKED_SHARE
 
 COPIES = 6  # of a block of rows that are there at once; a promise counts with more
 CHOOSING = ("scout", "vote", "trial")  # steps that see a sample
+WRITTEN, READ = 5e8, 2e9  # bytes a second of statistics, through the file cache
 SOLVE = 6.0  # products of a cell from its statistics, over m^3
 
 
@@ -82,10 +83,11 @@ def disk_seconds(shape: DiskShape, pace: Pace) -> dict[str, float]:
     found: dict[str, float] = {step: chosen[step] for step in CHOOSING if step in chosen}
     look = (2 * shape.looked_at + shape.counted) * shape.n * shape.row_seconds
     found["look and place"] = look / workers + chosen["place"]
-    products = m * (pace.short_value + 0.6 * m * pace.product)
+    products = m * (pace.short_value + m * pace.product)
     row = shape.row_seconds + sizes.n_cells * pace.distance + products / sizes.n_groups
-    found["pass"] = sizes.n_groups * shape.n * row / workers
-    found["cells"] = sizes.n_cells * (m**2 * pace.value + SOLVE * m**3 * pace.product) / workers
+    found["pass"] = sizes.n_groups * shape.n * row / workers + disk_written(shape) / WRITTEN
+    solves = sizes.n_cells * (m**2 * pace.value + SOLVE * m**3 * pace.product) / workers
+    found["cells"] = solves + disk_written(shape) / READ
     h = sizes.n_left_out
     scales = (FOLDS + 1) * coarse_seconds(shape.sample, pace, SCALE_CENTERS, h)
     found["uncertainty"] = scales + h * (pace.schur + 3 * m * pace.short_value) / workers

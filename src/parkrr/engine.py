@@ -5,6 +5,7 @@ need, and results with the number of their task. Torch releases the GIL inside a
 operation, so threads are enough.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -138,8 +139,19 @@ class TorchThreads:
                 self.asked.remove(token)
                 torch.set_num_threads(self.asked[-1][1] if self.asked else self.before)
 
+    def forget(self) -> None:
+        """Begin again in a forked process, in which torch has one thread.
+
+        Threads of OpenMP do not survive a fork, and the first operation that is to be shared among
+        them would wait for ever, as in any program with torch; whoever held the lock is gone too.
+        """
+        self.lock, self.asked = threading.Lock(), []
+        torch.set_num_threads(1)
+
 
 torch_threads = TorchThreads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=torch_threads.forget)
 
 
 def mapped_on_threads(

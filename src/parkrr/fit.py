@@ -39,6 +39,7 @@ METRIC_ROWS = 10_000  # whose mean and spread stand for those of all rows
 COARSE_PENALTIES = PENALTIES[PENALTIES >= 1e-8]
 COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
 ASSIGN_ROWS = 2**16  # rows routed by one task
+LARGEST_TARGET = 1e150
 LEFT_OUT_VALUES = 2**24  # of the kernel, of rows of one cell that are each left out
 
 
@@ -267,6 +268,12 @@ def with_target_scaled(
     same reason weights are scaled to mean one, which changes nothing: lambda n follows.
     """
     Y, w = rows.Y.double(), rows.w
+    largest = max(abs(float(end)) for end in Y.aminmax())
+    if not largest <= LARGEST_TARGET:
+        raise ParameterError(
+            f"y must lie between {-LARGEST_TARGET:.0e} and {LARGEST_TARGET:.0e}, since errors are "
+            f"squared, but is as large as {largest:.1e}; scale it"
+        )
     if w is not None:
         # First by the largest, for a sum of weights near 1e308 is infinite; and none so small
         # that it is zero in float32, for then a cell could have no weight at all.

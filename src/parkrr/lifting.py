@@ -74,8 +74,7 @@ class Section(ABC):
 
     def block_rows(self, n_rows: int) -> int:
         """How many of n_rows rows to take at a time."""
-        fits = BLOCK_BYTES // (self.right.element_size() * self.right.shape[1])
-        return min(max(SHORTEST_BLOCK, fits), max(1, n_rows))
+        return block_rows(self.right.shape[1], self.right.element_size(), n_rows)
 
     def workspace(self, n_rows: int) -> list[Tensor]:
         """Room for blocks of n_rows lifted rows, to be reused from block to block."""
@@ -175,6 +174,12 @@ class PolynomialSection(Section):
     def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
         K = buffers[0].pow_(self.kernel.degree)
         return K if self.diag is None else K.mul_(-2).add_(self.diag)
+
+
+def block_rows(m: int, itemsize: int, n_rows: int) -> int:
+    """How many of n_rows rows to take at a time against m rows of numbers of so many bytes."""
+    fits = BLOCK_BYTES // (itemsize * m)
+    return min(max(SHORTEST_BLOCK, fits), max(1, n_rows))
 
 
 def coordinate_limit(X: Tensor) -> float:

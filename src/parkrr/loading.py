@@ -4,12 +4,19 @@ from pathlib import Path
 
 from parkrr.classifier import ParKClassifier
 from parkrr.errors import ModelFileError
-from parkrr.modelfile import params_of, read_model
+from parkrr.filechecks import check_estimator
+from parkrr.modelfile import axes, damaged, params_of, read_model, sound
 from parkrr.regressor import ParKRegressor
+
+KINDS: tuple[type[ParKRegressor] | type[ParKClassifier], ...] = (ParKRegressor, ParKClassifier)
 
 
 def load(path: str | Path) -> ParKRegressor | ParKClassifier:
     """The model that was saved in a file, ready to predict.
+
+    Nothing of the file is run. Centres and weights stay in it and are mapped, so that processes
+    with the same model share one copy; replace a file that is in use, do not write into it. A file
+    that is damaged or made up is refused with a ModelFileError that says what is wrong.
 
     Examples
     --------
@@ -21,11 +28,13 @@ def load(path: str | Path) -> ParKRegressor | ParKClassifier:
     >>> load(path).predict([[1.0]]).round(3)
     array([0.841])
     """
-    saved = read_model(Path(path))
-    facts = saved.facts
-    kinds = {"ParKRegressor": ParKRegressor, "ParKClassifier": ParKClassifier}
-    if facts.get("estimator") not in kinds:
+    place = Path(path)
+    saved = read_model(place, shared=True)
+    name, kinds = saved.facts.get("estimator"), {kind._kind: kind for kind in KINDS}
+    if not isinstance(name, str) or name not in kinds:
         raise ModelFileError(f"{str(path)!r} holds no estimator, but part of a fit")
-    estimator = kinds[facts["estimator"]](**params_of(facts["params"], saved.model.metric))
-    estimator._restore(saved)
+    with sound(damaged(place)):
+        check_estimator(saved.facts, saved.more, axes(saved.model), kinds[name]().get_params())
+        estimator = kinds[name](**params_of(saved.facts["params"], saved.model.metric))
+        estimator._restore(saved)
     return estimator

@@ -137,7 +137,9 @@ def bounded(F: Tensor) -> Tensor:
 
 def centering(X: Tensor) -> FeatureMap:
     """The map that only shifts rows, from a sample X (n, d)."""
-    return FeatureMap(origin=X.double().mean(0))
+    X = X.double()
+    size = X.abs().amax(0).clamp_min(1e-300)  # (d,)  or sums of values near 1e308 overflow
+    return FeatureMap(origin=(X / size).mean(0) * size)
 
 
 def standardising(X: Tensor) -> FeatureMap:

@@ -4,7 +4,8 @@ Knows no training data: centroids, the centres and weights of every cell, and of
 level if there is one.
 """
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,14 +17,16 @@ from torch import Tensor
 from parkrr.engine import mapped_on_threads
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import Kernel
-from parkrr.lifting import Section
+from parkrr.lifting import Section, block_rows
 from parkrr.metrics import FeatureMap
-from parkrr.partition import HARD, Blend, assign
+from parkrr.partition import HARD, Blend, alone, nearest_cell
 from parkrr.sources import grouped
 
 # Features routed together: enough that a cell finds hundreds of its rows in one run (466,000
 # rows of 9 features), and some five times this memory a thread.
 RUN_BYTES = 2**24
+PREPARED_BYTES = 2**28  # of cells: a million centres of 9 features take 53 MB
+FEW_ROWS = 200  # which one thread answers at once
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,9 @@ class Model:
     coarse: "CoarseModel | None" = None
 
     @cached_property
-    def cells(self) -> "list[Cell]":
-        """K(., centres) and coefficients of every cell, prepared once."""
-        pairs = zip(self.centers, self.weights, strict=True)
-        return [Cell(self.kernel.against(Z), w.to(Z.dtype)) for Z, w in pairs]
+    def cells(self) -> "Sequence[Cell]":
+        """K(., centres) and coefficients of every cell, prepared when it is first asked for."""
+        return Cells(self.kernel, self.centers, self.weights)
 
     @cached_property
     def origins(self) -> Tensor:
@@ -70,13 +72,22 @@ class Model:
         return torch.stack([(zero + cell.section.origin).to(zero.dtype) for cell in self.cells])
 
     @cached_property
+    def compass(self) -> Section:
+        """Distances to all centroids."""
+        return self.kernel.distance(self.centroids)
+
+    @cached_property
     def lifter(self) -> Section:
         """Lifts rows of all cells at once."""
         return self.kernel.against(self.centroids)
 
     def __getstate__(self) -> dict[str, object]:
-        derived = ("cells", "origins", "lifter")  # more than twice the size of the model
-        return {key: value for key, value in self.__dict__.items() if key not in derived}
+        derived = ("cells", "compass", "origins", "lifter")  # more than twice the size of the model
+        state = {key: value for key, value in self.__dict__.items() if key not in derived}
+        # Those of a loaded model are views of a file, and would travel with all of it each.
+        for name in ("centers", "weights"):
+            state[name] = in_own_memory(getattr(self, name))
+        return state
 
     def narrowed(self, X: Tensor) -> Tensor:
         """Rows as the cells see them."""
@@ -88,7 +99,7 @@ class Model:
 
     def cell_of(self, X: Tensor) -> Tensor:
         """The cell of each mapped row of X (n, e), shape (n,)."""
-        return assign(self.kernel, X, self.centroids)
+        return nearest_cell(self.compass, X)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Line 2 of Algorithm 2 for each row of X (n, d): its cell or several, blended, (n, t)."""
@@ -102,13 +113,20 @@ class Model:
 
     def in_runs(self, work: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Tensor:
         """work(rows) of runs of rows X (n, d) on some threads, one after the other, (n, ...)."""
+        if len(X) <= FEW_ROWS:  # a pool of threads takes longer to start than they take
+            return work(X)
         longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
         rows = min(longest, max(1, -(-len(X) // n_threads)))
         return torch.cat(mapped_on_threads(work, torch.split(X, rows), n_threads))
 
     def at(self, X: Tensor) -> Tensor:
         """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""
-        answers = self.blend.answers(self.kernel, X, self.centroids)
+        if self.blend.hard and len(X) == 1:
+            return self.at_one(X)
+        if self.blend.hard:
+            answers = alone(self.cell_of(X), X.dtype)
+        else:
+            answers = self.blend.answers(self.kernel, X, self.centroids)
         order, counts = grouped(answers.cell, len(self.centroids))
         row, cell_of = answers.row[order], answers.cell[order]
         values = X.new_empty(len(row), len(self.intercept))
@@ -121,6 +139,12 @@ class Model:
         shares = answers.share[order].double()
         out = torch.zeros(len(X), len(self.intercept), dtype=torch.float64, device=X.device)
         out.index_add_(0, row, values.double() * shares[:, None]).add_(self.intercept)
+        return out if self.coarse is None else out.add_(self.coarse(X))
+
+    def at_one(self, X: Tensor) -> Tensor:
+        """The value at one mapped row X (1, e), (1, t): nothing to sort, so half the time."""
+        section, w = self.cells[int(self.cell_of(X))]
+        out = (section(section.lift(X)) @ w).double().add_(self.intercept)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
     def kernel_values(
@@ -148,8 +172,8 @@ class Model:
     def pieces(self, counts: list[int]) -> "list[Piece]":
         """Blocks that fit the cache, when rows are sorted by cell."""
         pieces = []
-        for q, count in enumerate(counts):
-            rows = self.cells[q].section.block_rows(count)
+        for q, count in ((q, count) for q, count in enumerate(counts) if count):
+            rows = block_rows(len(self.centers[q]), self.centers[q].element_size(), count)
             pieces += [Piece(q, min(rows, count - done)) for done in range(0, count, rows)]
         return pieces
 
@@ -189,6 +213,49 @@ class Cell(NamedTuple):
 
     section: Section
     weights: Tensor  # (m_q, t)
+
+
+def in_own_memory(tensors: list[Tensor]) -> list[Tensor]:
+    """The tensors, each in memory that holds nothing else."""
+    return [t.clone() if t.untyped_storage().nbytes() > t.nbytes else t for t in tensors]
+
+
+class Cells(Sequence[Cell]):
+    """Cells that are prepared when they are first asked for, and kept while there is room.
+
+    All of them take more room than the model, and of a model file no two processes can share
+    them. Beyond `PREPARED_BYTES` a thread keeps only the last, and preparing one again takes
+    as long as predicting 80 rows of it (2,000 centres of 9 features: 0.13 ms).
+    """
+
+    def __init__(self, kernel: Kernel, centers: list[Tensor], weights: list[Tensor]) -> None:
+        self.kernel, self.centers, self.weights = kernel, centers, weights
+        self.kept: list[Cell | None] = [None] * len(centers)
+        self.room = PREPARED_BYTES
+        self.last = threading.local()
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, q: int) -> Cell:  # type: ignore[override]
+        cell = self.kept[q]
+        if cell is not None:
+            return cell
+        number, cell = getattr(self.last, "cell", (-1, None))
+        if cell is None or number != q:
+            cell = self.prepared(q)
+        return cell
+
+    def prepared(self, q: int) -> Cell:
+        """Cell q, made ready now."""
+        Z, w = self.centers[q], self.weights[q]
+        cell = Cell(self.kernel.against(Z), w.to(Z.dtype))
+        self.last.cell = (q, cell)
+        taken = cell.section.right.nbytes + cell.weights.nbytes
+        if taken <= self.room:
+            self.room -= taken
+            self.kept[q] = cell
+        return cell
 
 
 class Room:

@@ -4,8 +4,10 @@ The file holds what predictions need and nothing of the training rows but the ce
 of tensors are those of :class:`parkrr.model.Model`; cells are concatenated.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,8 @@ import torch
 from torch import Tensor
 
 from parkrr.engine import LocalEngine
-from parkrr.errors import ModelFileError
+from parkrr.errors import ModelFileError, ParameterError
+from parkrr.filechecks import SETTINGS, check_model
 from parkrr.fit import Coarse
 from parkrr.intervals import Intervals, Posterior
 from parkrr.kernels import KERNELS, Kernel
@@ -22,11 +25,16 @@ from parkrr.ledger import publishing
 from parkrr.metrics import FeatureMap
 from parkrr.model import CoarseModel, Model
 from parkrr.partition import Blend
+from parkrr.plainchecks import NOT_FINITE, check_fields
 from parkrr.ray_engine import RayEngine
+from parkrr.sources import draw
 from parkrr.tensorfile import read_tensors, write_tensors
 
 VERSION = 3
 NOTHING: Mapping[str, Tensor] = {}
+REFUSED = "a model file cannot hold this model"
+NARROW = {"float16": torch.float16, "float32": torch.float32}
+CHANGED_ROWS = 2000  # centres at which a model with narrower ones is compared with itself
 
 
 class Saved(NamedTuple):
@@ -38,27 +46,29 @@ class Saved(NamedTuple):
 
 
 def write_model(
-    path: Path, model: Model, facts: dict[str, Any], more: Mapping[str, Tensor] = NOTHING
+    path: Path,
+    model: Model,
+    facts: dict[str, Any],
+    more: Mapping[str, Tensor] = NOTHING,
+    narrow: torch.dtype | None = None,
 ) -> None:
-    """Publish a model, plain facts about it and more tensors at once, or not at all."""
-    sizes = [len(Z) for Z in model.centers]
+    """Publish a model, plain facts about it and more tensors at once, or not at all.
+
+    Centres may be stored in a narrower dtype than they are used in.
+    """
     wide = [Z.dtype == torch.float64 for Z in model.centers]
-    longest = torch.float64 if any(wide) else torch.float32
     tensors = {
         "centroids": model.centroids,
-        "sizes": torch.tensor(sizes),
+        "sizes": torch.tensor([len(Z) for Z in model.centers]),
         "wide": torch.tensor(wide),
-        "centers": torch.cat([Z.to(longest) for Z in model.centers]),
+        "centers": stacked(model, torch.float32, narrow),
+        "centers.wide": stacked(model, torch.float64, narrow),
         "weights": torch.cat(model.weights),
         "intercept": model.intercept,
     }
-    for field in fields(FeatureMap):
-        tensor = getattr(model.metric, field.name)
-        if tensor is not None:
-            tensors[f"metric.{field.name}"] = tensor
+    tensors |= {f"metric.{name}": t.double() for name, t in parts_of(model.metric).items()}
     if model.coarse is not None:
         tensors |= {"coarse.centers": model.coarse.centers, "coarse.weights": model.coarse.weights}
-    tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
     about = {
         "format": "parkrr model",
         "version": VERSION,
@@ -66,12 +76,56 @@ def write_model(
         "coarse_kernel": model.coarse and plain_kernel(model.coarse.kernel),
         "blend": asdict(model.blend),
     }
+    with sound(REFUSED):
+        check_model(tensors, about)
+    tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
     with publishing(path) as temporary:
         write_tensors(temporary, tensors, {**about, "facts": facts})
 
 
-def read_model(path: Path) -> Saved:
-    """What was written there."""
+def stacked(model: Model, dtype: torch.dtype, narrow: torch.dtype | None) -> Tensor:
+    """The centres of cells of that dtype, one cell after the other."""
+    own = [Z.to(narrow or dtype).cpu() for Z in model.centers if Z.dtype == dtype]
+    return torch.cat([torch.empty(0, model.centroids.shape[1], dtype=narrow or dtype), *own])
+
+
+def parts_of(metric: FeatureMap) -> dict[str, Tensor]:
+    """The tensors of a map that have a say: none without an origin."""
+    found = {field.name: getattr(metric, field.name) for field in fields(FeatureMap)}
+    there = {name: tensor for name, tensor in found.items() if tensor is not None}
+    return there if metric.origin is not None else {}
+
+
+def narrowed(model: Model, narrow: torch.dtype) -> Model:
+    """The model with centres rounded to that dtype, as it would be loaded."""
+    largest = max(float(Z.abs().max()) for Z in model.centers)
+    if largest > torch.finfo(narrow).max:
+        raise ParameterError(
+            f"centers must be None or 'float32' for this model, since its centres are as large as "
+            f"{largest:.1e}, got {str(narrow).removeprefix('torch.')!r}"
+        )
+    return replace(model, centers=[Z.to(narrow).to(Z.dtype) for Z in model.centers])
+
+
+def change(model: Model, other: Model) -> float:
+    """How far two models with the same centres are apart, over the spread of the first.
+
+    Root mean squares over outputs and up to 2,000 of the centres of the first.
+    """
+    Z = torch.cat([Z.to(model.centroids.dtype) for Z in model.centers])
+    Z = Z[draw(len(Z), min(len(Z), CHANGED_ROWS), 0).to(Z.device)]
+    before, after = model.at(Z), other.at(Z)
+    spread = (before - before.mean(0)).square().mean().sqrt()
+    return float((after - before).square().mean().sqrt() / spread.clamp_min(1e-300))
+
+
+def read_model(path: Path, shared: bool = False) -> Saved:
+    """What was written there.
+
+    With `shared` the centres and weights of cells are views of the file, which processes have in
+    common; else each is a tensor of its own, for a view travels to another process with all that
+    it is a view of.
+    """
     tensors, about = read_tensors(path)
     if about.get("format") != "parkrr model" or about.get("version") != VERSION:
         raise ModelFileError(
@@ -79,23 +133,63 @@ def read_model(path: Path) -> Saved:
             f"{about.get('format')!r} of version {about.get('version')!r}; load it with the "
             f"version of parkrr that wrote it"
         )
+    with sound(damaged(path)):
+        check_fields("the file", about, SETTINGS)
+        check_model(tensors, about)
+        model = model_of(tensors, about, list if shared else clones)
+        return Saved(model, about["facts"], inner(tensors, "more."))
+
+
+def clones(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Each in memory of its own."""
+    return [tensor.clone() for tensor in tensors]
+
+
+@contextmanager
+def sound(told: str) -> Iterator[None]:
+    """What is refused inside is a ModelFileError that begins so."""
+    try:
+        yield
+    except ValueError as error:
+        raise ModelFileError(f"{told}: {error}") from error
+
+
+def damaged(path: Path) -> str:
+    """How a message about a file begins that has the format, but not what it asks for."""
+    return f"{str(path)!r} is damaged"
+
+
+def axes(model: Model) -> dict[str, int]:
+    """The lengths that what comes with a model must have, by the letters of `filechecks`."""
+    Q, e = model.centroids.shape
+    d = e if model.metric.origin is None else len(model.metric.origin)
+    t = len(model.intercept)
+    grams = sum(len(Z) * (len(Z) + 1) // 2 + len(Z) * t for Z in model.centers)
+    return {"Q": Q, "e": e, "d": d, "t": t, "g": grams}
+
+
+def model_of(
+    tensors: dict[str, Tensor],
+    about: dict[str, Any],
+    taken: Callable[[Iterable[Tensor]], list[Tensor]],
+) -> Model:
+    """The model of checked tensors and settings; `taken` makes a list of those of cells."""
     sizes, wide = tensors["sizes"].tolist(), tensors["wide"].tolist()
-    centers = torch.split(tensors["centers"], sizes)
+    both = list(zip(sizes, wide, strict=True))
+    short, long = ([m for m, far in both if far == kind] for kind in (False, True))
+    narrow = iter(torch.split(tensors["centers"].float(), short))
+    broad = iter(torch.split(tensors["centers.wide"].double(), long))
     coarse = about["coarse_kernel"]
-    model = Model(
+    return Model(
         kernel=kernel_of(about["kernel"]),
         metric=FeatureMap(**inner(tensors, "metric.")),
         centroids=tensors["centroids"],
-        # Clones, for a view of all centres travels to another process with all of them.
-        centers=[
-            Z.clone() if far else Z.float().clone() for Z, far in zip(centers, wide, strict=True)
-        ],
-        weights=[w.clone() for w in torch.split(tensors["weights"], sizes)],
+        centers=taken(next(broad if far else narrow) for far in wide),
+        weights=taken(torch.split(tensors["weights"], sizes)),
         intercept=tensors["intercept"],
         blend=Blend(**about["blend"]),
         coarse=coarse and CoarseModel(kernel_of(coarse), **inner(tensors, "coarse.")),
     )
-    return Saved(model, about["facts"], inner(tensors, "more."))
 
 
 def inner(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -115,7 +209,7 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
 
 
 def kernel_of(data: dict[str, Any]) -> Kernel:
-    """The kernel that plain data describe."""
+    """The kernel that checked data describe."""
     settings = {k: v for k, v in data.items() if k != "name"}
     kernel: Kernel = KERNELS[data["name"]](**settings)
     return kernel
@@ -160,7 +254,7 @@ def params_of(data: dict[str, Any], metric: FeatureMap) -> dict[str, Any]:
 
 
 def value_of(value: Any, metric: FeatureMap) -> Any:
-    """One parameter from plain data."""
+    """One parameter from checked data."""
     if not isinstance(value, dict):
         return value
     [(kind, data)] = value.items()
@@ -173,6 +267,24 @@ def value_of(value: Any, metric: FeatureMap) -> Any:
     if kind == "coarse":
         return Coarse(data["n_centers"], data["kernel"] and kernel_of(data["kernel"]))
     return metric
+
+
+def named(value: Any) -> Any:
+    """Data with the names of numbers that are not finite, which JSON has not."""
+    if isinstance(value, dict):
+        return {key: named(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [named(inner) for inner in value]
+    return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def unnamed(value: Any) -> Any:
+    """Data with numbers for such names."""
+    if isinstance(value, dict):
+        return {key: unnamed(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [unnamed(inner) for inner in value]
+    return float(value) if isinstance(value, str) and value in NOT_FINITE else value
 
 
 def plain_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Tensor]]:

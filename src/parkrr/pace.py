@@ -5,6 +5,7 @@ a fit: two threads of one processor core are not two cores, and only a measureme
 """
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch
 
 from parkrr.descent import BALL_ROWS, BALLS, JUDGED, Ball
 from parkrr.engine import LocalEngine, mapped_on_threads
+from parkrr.heap import give_back
 from parkrr.kernels import Matern
 from parkrr.metrics import FeatureMap
 from parkrr.partition import assign, rows_around
@@ -23,7 +25,7 @@ from parkrr.scouting import Scout
 from parkrr.sources import ArraySource, Block
 from parkrr.tuning import SCOUT_CENTERS, SCOUT_ROWS
 
-REPEATS = 2  # of each piece, after a first one
+REPEATS = 3  # of each piece, after a first one
 CELL = 2000  # rows of the cell that is timed: at 1,200 a product takes twice as long as at 4,000
 LARGER, FEWEST_ROWS = 0.4, 500  # a product at 8,000 rows takes 0.55 of one at 2,000
 NEAR_ROWS, ANCHORS = 2**14, 8
@@ -72,7 +74,15 @@ class Pace:
 
 @cache
 def measured_pace(d: int, t: int, cores: int) -> Pace:
-    """The pace of this machine for rows of d features and t targets; takes about a second."""
+    """The pace of this machine for rows of d features and t targets; takes some two seconds."""
+    try:
+        return timed(d, t, cores)
+    finally:
+        give_back()
+
+
+def timed(d: int, t: int, cores: int) -> Pace:
+    """Every piece, timed."""
     engine = LocalEngine(cores)
     draw = torch.Generator().manual_seed(0)
     X = torch.randn(VALUED, 2 * d, generator=draw, dtype=torch.float64)
@@ -107,12 +117,14 @@ def measured_pace(d: int, t: int, cores: int) -> Pace:
 
 
 def usual(work: Callable[[], object]) -> float:
-    """Mean seconds of a few runs, once libraries are loaded: others may use the machine too."""
+    """Median seconds of a few runs, once libraries are loaded: others may use the machine too."""
     work()
-    start = time.perf_counter()
+    found = []
     for _ in range(REPEATS):
+        start = time.perf_counter()
         work()
-    return (time.perf_counter() - start) / REPEATS
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
 
 
 def judgement_seconds(X: torch.Tensor, Y: torch.Tensor, cores: int) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.kernels import Kernel
+from parkrr.lifting import Section
 from parkrr.sources import ArraySource, draw
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
@@ -173,7 +174,11 @@ def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
     Tensor
         Cell numbers in [0, Q), shape (n,).
     """
-    section = kernel.distance(centroids)
+    return nearest_cell(kernel.distance(centroids), X)
+
+
+def nearest_cell(section: Section, X: Tensor) -> Tensor:
+    """As `assign`, by distances to centroids that are prepared, shape (n,)."""
     A = section.lift(X)  # (n, d')
     rows = section.block_rows(len(A))
     workspace = section.workspace(rows)
@@ -222,12 +227,16 @@ class Blend:
     n_nearest: int = 1
     width: float = 0.0
 
+    @property
+    def hard(self) -> bool:
+        """Whether the nearest cell alone answers."""
+        return self.n_nearest <= 1 or self.width <= 0
+
     def answers(self, kernel: Kernel, X: Tensor, centroids: Tensor) -> Answers:
         """The cells of each row of X (n, e) among centroids (Q, e)."""
         k = min(self.n_nearest, len(centroids) - 1)
-        if k <= 1 or self.width <= 0:
-            row = torch.arange(len(X), device=X.device)
-            return Answers(row, assign(kernel, X, centroids), torch.ones_like(row, dtype=X.dtype))
+        if k <= 1 or self.hard:
+            return alone(assign(kernel, X, centroids), X.dtype)
         cells, gaps = nearest(kernel, X, centroids, k + 1)  # (n, k + 1) each
         shares = self.shares(gaps)  # (n, k)
         row, place = shares.nonzero(as_tuple=True)
@@ -238,6 +247,12 @@ class Blend:
         reach = gaps[:, -1:].clamp(torch.finfo(gaps.dtype).tiny, self.width)
         weights = (1 - gaps[:, :-1] / reach).clamp_min_(0).square_()
         return weights / weights.sum(1, keepdim=True)
+
+
+def alone(cell_of: Tensor, dtype: torch.dtype) -> Answers:
+    """Each row answered by its own cell (n,)."""
+    row = torch.arange(len(cell_of), device=cell_of.device)
+    return Answers(row, cell_of, torch.ones_like(row, dtype=dtype))
 
 
 HARD = Blend()  # the nearest cell alone

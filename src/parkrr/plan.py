@@ -1,18 +1,17 @@
 """What a fit will be before it begins: cells, centres, memory, seconds, bytes."""
 
-import os
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from parkrr.checks import check_bytes, check_positive_or
 from parkrr.columns import categories
-from parkrr.costs import EVEN, Shape, bytes_of, seconds_of
+from parkrr.costs import EVEN, LIBRARIES_BYTES, Shape, bytes_of, seconds_of
 from parkrr.disk import learned, n_outputs, sizes_on_disk, stays_on_disk
 from parkrr.diskcosts import DiskShape, disk_bytes, disk_seconds, disk_written
 from parkrr.diskplan import MEMORY
+from parkrr.heap import free_bytes, process_bytes
 from parkrr.pace import measured_pace
 from parkrr.rowtable import RowTable
 from parkrr.settings import as_engine, shape_of, spread_of
@@ -22,8 +21,6 @@ from parkrr.words import plural, told_bytes, told_seconds
 
 SHORT = 0.05  # seconds of a step that are not worth a word
 LOADED_COPIES = 2  # of rows of files, when they have just been loaded
-STATM = Path("/proc/self/statm")
-MEMINFO = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True)
@@ -140,21 +137,6 @@ class Plan:
         return "on disk" if self.where == "disk" else "in memory"
 
 
-def process_bytes() -> float:
-    """What this process holds now; 0 where the system does not say."""
-    if not STATM.exists():
-        return 0.0
-    return float(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def free_bytes() -> float | None:
-    """What the machine could still give."""
-    if not MEMINFO.exists():
-        return None
-    [line] = [s for s in MEMINFO.read_text().splitlines() if s.startswith("MemAvailable")]
-    return float(line.split()[1]) * 1024
-
-
 def left_of(params: dict[str, Any], held: float) -> dict[str, Any]:
     """The parameters with what files leave of max_memory, which is for the whole process."""
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
@@ -201,7 +183,8 @@ def planned_in_memory(
     read: float = 0.0,
 ) -> Plan:
     """The plan of a fit in memory, of rows that are there or, so many bytes, are loaded first."""
-    need = bytes_of(shape)
+    # Pieces that were timed have left behind what libraries keep, which the fit need not take.
+    held, need = max(now, process_bytes() - LIBRARIES_BYTES), bytes_of(shape)
     plan = Plan(
         where="memory",
         rows=shape.n,
@@ -213,7 +196,7 @@ def planned_in_memory(
         largest_cell=round(min(shape.n, shape.spread.largest * shape.rows)),
         centers=min(shape.n, shape.n_centers),
         passes=0,
-        memory=now + loaded + need,
+        memory=held + loaded + need,
         memory_now=now,
         max_memory=check_bytes("max_memory", params["max_memory"]),
         free=free_bytes(),

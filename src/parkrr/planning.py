@@ -20,6 +20,7 @@ ONE_CELL = 14_000  # rows of which one cell is made unless there is a budget: so
 FEW_ROWS = 100_000  # up to here cells of 4,000 rows are fitted in some 10 s
 MOST_CENTERS = 3_000_000  # of an automatic model: some 100 MB
 LARGE_CELL_CENTERS = 3000  # where not every row can be one: K_mm of 3,000 takes 72 MB
+KEPT_CENTERS = 500  # of a cell whose statistics are kept: 2 MB
 CHOOSING = ("scout", "vote")  # steps that have the other half of a time budget
 
 
@@ -46,6 +47,8 @@ def choose_sizes(
     for rows, share in ladder:
         cells = n_cells or max(1, round(shape.n / rows))
         centers = n_centers or automatic_centers(shape.n, cells, share)
+        if shape.keeps and n_centers is None:
+            centers = min(centers, KEPT_CENTERS * cells)
         there = replace(shape, n_cells=cells, n_centers=centers)
         fast = time_budget is None or fitting_seconds(there) <= time_budget / 2
         need = bytes_of(there)

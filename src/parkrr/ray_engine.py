@@ -78,8 +78,8 @@ class RayEngine:
             try:
                 ray.init(address=self.address or "auto", log_to_driver=False)
             except ConnectionError:
-                if self.address is not None:
-                    raise
+                if self.address is not None or os.environ.get("RAY_ADDRESS"):
+                    raise  # a cluster was asked for: a fit here would be a surprise
                 ray.init(address="local", object_store_memory=STORE_BYTES, **quiet)
         return ray
 

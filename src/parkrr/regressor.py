@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from parkrr.answering import Answering, checked_levels
+from parkrr.arrays import naming
+from parkrr.checks import check_share
 from parkrr.common import ParKEstimator
+from parkrr.errors import ParameterError
 from parkrr.fit import FitResult, Park
 from parkrr.heldout import of_regression
 from parkrr.intervals import learn_intervals
@@ -91,6 +94,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         A folder for the results of tasks of a fit from files: the same fit, started again,
         goes on where it was interrupted. With Ray on several machines it must be one that
         all of them see.
+    keep_statistics
+        Keep what :meth:`partial_fit` and :meth:`forget` need, 8 m_q^2 bytes a cell of m_q centres;
+        if True, an automatic number of centres is at most 500 a cell. "auto" keeps up to 1 MB.
     progress
         Show how far long steps have come, in a terminal or notebook; elsewhere the logger
         "parkrr" has a line for each.
@@ -163,12 +169,68 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
             self._fit_table(X, y, sample_weight, classify=False)
             return self
         X = self._numbers(X, y, sample_weight)
-        rows, target = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
-        )
+        with naming("X, y"):
+            rows, target = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
+            )
+        if not isinstance(target, np.ndarray) or target.dtype.kind not in "fiub":
+            kind = getattr(target, "dtype", None)
+            raise ParameterError(f"y must be an array of numbers, got {type(target)} of {kind}")
+        if not np.isfinite(target).all():  # None among objects passes scikit-learn's check
+            raise ParameterError("y must be finite, but contains NaN or infinity")
         self._one_output = target.ndim == 1
         self._fit(rows, target.reshape(len(target), -1), sample_weight)
         return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        decay: float = 1.0,
+    ) -> "ParKRegressor":
+        """Learn more rows without those learned before; the first call is a fit.
+
+        Rows go to their cells, whose statistics grow, and only those cells are solved again: each
+        is then what a fit to all its rows with the same centres would make of it. Map, cells,
+        centres, coarse level, intercept, lambda n and intervals stay those of the first fit;
+        ``report_[q].outgrown`` says when a cell has four times the rows that its centres were
+        drawn for, and a new fit is due.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`, arrays or frames.
+        decay
+            What a cell knew before counts this much when new rows reach it: 1 for all the same,
+            less for a stream that drifts.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 600)[:, None]
+        >>> y = np.sin(X[:, 0])
+        >>> model = ParKRegressor(random_state=0)
+        >>> for part in np.array_split(np.random.default_rng(0).permutation(600), 3):
+        ...     model = model.partial_fit(X[part], y[part])
+        >>> model.predict([[1.0]]).round(2)
+        array([0.84])
+        """
+        if not hasattr(self, "model_"):
+            with self._first_rows():
+                return self.fit(X, y, sample_weight)
+        self._update(X, y, sample_weight, 1.0, check_share("decay", decay))
+        return self
+
+    def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
+        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        t = len(self.model_.intercept)
+        if Y.shape != (n, t) or not np.isfinite(Y).all():
+            raise ParameterError(
+                f"y must be {n} finite rows of {t} targets, as in fit, got shape {np.shape(y)}"
+            )
+        return Y
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """The target at X (n, d): shape (n,), or (n, t) after a fit with several.
@@ -241,7 +303,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         return self._answering().quantiles(self._rows(X), checked_levels(levels), self._cores)
 
     def _answering(self) -> Answering:
-        check_is_fitted(self)
+        self._check_fitted()
         return Answering(self.model_, self._one_output, intervals=self.intervals_)
 
     def _learn_uncertainty(

@@ -237,6 +237,11 @@ def learn_target(table: ParquetTable, classify: bool, class_weight: Any, engine:
     if not found:
         raise ParameterError(NO_TARGET)
     labels = sorted(found)
+    if not isinstance(labels[0], str | bool | int | float):  # a model file holds no others
+        raise ParameterError(
+            f"target must be words, numbers or truth values to be classified, but "
+            f"{table.target[0]!r} is {table.schema.field(table.target[0]).type}; write it as words"
+        )
     weights = class_weights(class_weight, labels, np.array([found[label] for label in labels]))
     return Target(table.target, np.array(labels), weights)
 
@@ -288,7 +293,9 @@ class Drawing:
 
 def frame_table(X: Any) -> pa.Table | None:
     """A frame with columns that are not plain numbers, or have gaps, as a table; else None."""
-    if isinstance(X, np.ndarray) or not hasattr(X, "__arrow_c_stream__"):
+    if not hasattr(X, "__arrow_c_stream__") or isinstance(X, pa.ChunkedArray):
+        return None
+    if len(getattr(X, "shape", (0, 0))) != 2:  # one column without a name
         return None
     table = arrow_table(X)
     plain = all(is_plain(table[name]) for name in table.schema.names)
@@ -297,11 +304,17 @@ def frame_table(X: Any) -> pa.Table | None:
 
 def arrow_table(X: Any) -> pa.Table:
     """A frame of pandas, polars or Arrow; the index of pandas is no column."""
-    if isinstance(X, pa.Table):
-        return X
-    if type(X).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(X, preserve_index=False)
-    return pa.table(X)
+    try:
+        pandas = type(X).__module__.startswith("pandas")
+        table = pa.Table.from_pandas(X, preserve_index=False) if pandas else pa.table(X)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        raise ParameterError(f"X must be a frame that Arrow can read: {error}") from error
+    twice = [name for name, rows in Counter(table.schema.names).items() if rows > 1]
+    if twice:
+        raise ParameterError(
+            f"X must have columns of different names, but {twice[0]!r} is there twice"
+        )
+    return table
 
 
 def is_plain(values: pa.ChunkedArray) -> bool:
@@ -322,6 +335,11 @@ def learn_frame(table: pa.Table, Y: NDArray[Any], w: NDArray[Any] | None) -> Col
 
 def encode_frame(columns: Columns, X: Any) -> NDArray[Any]:
     """A frame as numbers, by columns learned before, in whatever order its columns are."""
+    if not hasattr(X, "__arrow_c_stream__"):
+        raise ParameterError(
+            f"X must be a frame of pandas, polars or Arrow with the columns {list(columns.names)}, "
+            f"as in fit, got {type(X).__name__}"
+        )
     table = arrow_table(X)
     missing = [name for name in columns.names if name not in table.schema.names]
     if missing:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 
 from parkrr.checks import (
@@ -96,7 +97,9 @@ def shape_of(params: dict[str, Any], n: int, d: int, t: int, spread: Spread) -> 
         learns=wish.metric == "learned" or (wish.learns and n >= max(FEW_ROWS, 10 * d)),
         chooses=wish.lengthscale or wish.penalty,
         tries=wish.blend or wish.coarse,
+        keeps=check_keeping(params["keep_statistics"]),
         patience=patience(params),
+        solver=check_one_of("solver", params["solver"], SOLVERS),
     )
     sizes = choose_sizes(
         open_shape,
@@ -165,6 +168,17 @@ def park_of(params: dict[str, Any], wish: Wish, sizes: Shape | DiskPlan, n: int,
         seed=seed,
         shown=check_bool("progress", params["progress"]),
     )
+
+
+def check_keeping(keep_statistics: bool | str) -> bool:
+    """Whether statistics are to be kept whatever they take."""
+    if is_auto(keep_statistics):
+        return False
+    if not isinstance(keep_statistics, bool | np.bool_):
+        raise ParameterError(
+            f"keep_statistics must be True, False or 'auto', got {keep_statistics!r}"
+        )
+    return bool(keep_statistics)
 
 
 def as_dtype(precision: str, n: int) -> torch.dtype:

@@ -7,6 +7,7 @@ group or a block of rows, whatever the files hold.
 import glob
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -99,9 +100,13 @@ class ParquetTable:
     def read(self, piece: Piece, columns: Sequence[str]) -> pa.Table:
         """These columns of one row group."""
         with naming(piece.path):
-            return piece.fragment.to_table(
+            table = piece.fragment.to_table(
                 schema=self.schema, columns=list(columns), filter=self.filter, use_threads=False
             )
+            for column in table.columns:
+                if not pa.types.is_primitive(column.type):
+                    column.validate(full=True)  # words that are no text
+            return table
 
     def sample(self, size: int, seed: int) -> "list[Draw]":
         """How many rows to draw from which row groups, so that every row is as likely."""
@@ -193,7 +198,8 @@ def scan_parquet(
     own = {*targets, weight}
     others = [name for name in dataset.schema.names if not name.startswith(PANDAS_INDEX)]
     chosen = tuple(features or [name for name in others if name not in own])
-    for name in [*targets, *chosen, *([weight] if weight else [])]:
+    weights = [] if weight is None else [weight]
+    for name in [*targets, *chosen, *weights]:
         if name not in dataset.schema.names:
             raise ParameterError(
                 f"target, features and weight must be columns, but {name!r} is not one of "
@@ -201,6 +207,11 @@ def scan_parquet(
             )
     if own & set(chosen):
         raise ParameterError(f"features must not hold the target or weight, got {chosen!r}")
+    twice = [name for name, count in Counter([*targets, *chosen, *weights]).items() if count > 1]
+    if twice:
+        raise ParameterError(
+            f"target, features and weight must name a column once, got {twice[0]!r} twice"
+        )
     pieces = row_groups(dataset, filter)
     return ParquetTable(pieces, dataset.schema, targets, chosen, weight, filter, dataset.filesystem)
 

@@ -68,7 +68,8 @@ class Theory:
         """In plain words, with whether the bounds say something."""
         bias = self.projections / self.norm if self.norm else 1.0
         variance = self.local_dimension / self.dimension if self.dimension else 1.0
-        says = "say" if max(self.bias_factor, self.variance_factor) < 10 else "say little"
+        telling = max(self.bias_factor, self.variance_factor) < 10
+        says = "say something" if telling else "say little"
         return (
             f"cos(theta) {self.cosine:.3f} between the closest two of {self.n_cells} cells. "
             f"Local projections hold {bias:.2f} times the norm of f, bound {self.bias_factor:.3g}; "

@@ -1,0 +1,216 @@
+"""Models that go on learning are what a fit to all rows with the same centres would be."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ondisk import on_disk, rows, write
+from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr.errors import ParameterError
+from parkrr.fit import Coarse
+from parkrr.kernels import Gaussian
+from parkrr.partition import Blend
+from plain import PLAIN, plain
+
+FIRST, LATER = slice(0, 600), slice(600, 1000)
+SETTINGS = {"n_cells": 4, "n_centers": 120, "penalty": 1e-4, "precision": "float64"}
+X, y = rows(1000)
+W = np.random.default_rng(1).integers(1, 4, 1000).astype(float)
+
+
+def updatable(**changes):
+    return plain(**{**SETTINGS, "keep_statistics": True, "random_state": 0, **changes})
+
+
+def named(Z):
+    return pd.DataFrame(Z, columns=["a", "b", "c"])
+
+
+def expected(model, Z, target, w=None):
+    """Eq. (8) of every cell by one dense solve, at rows Z, for a model with one target."""
+    inner, sums = model.model_, model.sums_
+    A = inner.narrowed(torch.from_numpy(Z)).double()
+    cell_of = inner.cell_of(A.to(inner.centroids)).numpy()
+    R = torch.from_numpy(target)[:, None] - inner.intercept
+    w = torch.ones(len(Z)) if w is None else torch.from_numpy(w)
+    out = np.empty(len(Z))
+    for q, centers in enumerate(inner.centers):
+        at = cell_of == q
+        K = inner.kernel(A[at], centers.double())
+        K_mm = inner.kernel(centers.double(), centers.double())
+        v = (w[at] / sums.unit)[:, None].double()
+        alpha = torch.linalg.solve(K.T @ (v * K) + sums.ridge * K_mm, K.T @ (v * R[at]))
+        out[at] = (K @ alpha)[:, 0].numpy() + float(inner.intercept[0])
+    return out
+
+
+def test_rows_learned_later_count_as_if_they_had_been_there():
+    model = updatable().fit(X[FIRST], y[FIRST]).partial_fit(X[LATER], y[LATER])
+    np.testing.assert_allclose(model.predict(X), expected(model, X, y), atol=1e-8)
+
+
+def test_rows_can_come_one_at_a_time():
+    model = updatable().fit(X[FIRST], y[FIRST])
+    together = updatable().fit(X[FIRST], y[FIRST]).partial_fit(X[600:620], y[600:620])
+    for k in range(600, 620):
+        model.partial_fit(X[k : k + 1], y[k : k + 1])
+    np.testing.assert_allclose(model.predict(X), together.predict(X), atol=1e-8)
+
+
+def test_weights_count_as_copies():
+    model = updatable().fit(X[FIRST], y[FIRST], W[FIRST])
+    model.partial_fit(X[LATER], y[LATER], W[LATER])
+    np.testing.assert_allclose(model.predict(X), expected(model, X, y, W), atol=1e-8)
+
+
+def test_what_is_forgotten_was_never_there():
+    model = updatable().fit(X, y)
+    model.forget(X[LATER], y[LATER])
+    np.testing.assert_allclose(
+        model.predict(X[FIRST]), expected(model, X[FIRST], y[FIRST]), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"blend": Blend(2, 0.5)},
+        {"coarse": Coarse(50, Gaussian(3.0))},
+        {"metric": "standard"},
+        {"kernel": "matern"},
+    ],
+    ids=str,
+)
+def test_forgetting_undoes_learning(more):
+    model = updatable(**more).fit(X[FIRST], y[FIRST])
+    model.forget(X[:1], y[:1]).partial_fit(X[:1], y[:1])  # now from sums, as after an update
+    model.partial_fit(X[FIRST], y[FIRST]).forget(X[FIRST], y[FIRST])
+    before = model.predict(X)
+    model.partial_fit(X[LATER], y[LATER], W[LATER]).forget(X[LATER], y[LATER], W[LATER])
+    np.testing.assert_allclose(model.predict(X), before, atol=1e-8)
+
+
+def test_only_cells_that_rows_reach_are_solved_again():
+    model = updatable().fit(X[FIRST], y[FIRST])
+    before = model.model_.weights
+    model.partial_fit(X[600:601], y[600:601])
+    [cell] = model.model_.route(torch.from_numpy(X[600:601])).tolist()
+    same = [new is old for new, old in zip(model.model_.weights, before, strict=True)]
+    assert same == [q != cell for q in range(len(before))]
+
+
+def test_predictions_know_of_updates_after_they_were_asked():
+    model = updatable().fit(X[FIRST], y[FIRST])
+    before = model.predict(X)
+    model.partial_fit(X[LATER], y[LATER] + 10)
+    assert np.abs(model.predict(X) - before).max() > 1
+
+
+def test_what_was_known_fades_with_decay():
+    faded = updatable().fit(X[FIRST], y[FIRST])  # later rows reach every cell
+    faded.partial_fit(X[LATER], y[LATER], decay=0.25)
+    w = np.where(np.arange(1000) < 600, 0.25, 1.0)
+    np.testing.assert_allclose(faded.predict(X), expected(faded, X, y, w), atol=1e-8)
+
+
+def test_a_first_call_of_partial_fit_is_a_fit():
+    model = plain(**SETTINGS, random_state=0).partial_fit(X[FIRST], y[FIRST])
+    fitted = plain(**SETTINGS, random_state=0).fit(X[FIRST], y[FIRST])
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+    model.partial_fit(X[LATER], y[LATER])
+    np.testing.assert_allclose(model.predict(X), expected(model, X, y), atol=1e-8)
+
+
+def test_several_targets_are_updated_at_once():
+    both = np.column_stack([y, 2 * y])
+    model = updatable().fit(X[FIRST], both[FIRST]).partial_fit(X[LATER], both[LATER])
+    out = model.predict(X)
+    np.testing.assert_allclose(out[:, 1], 2 * out[:, 0], atol=1e-8)
+
+
+def test_a_cell_says_when_it_has_outgrown_its_centres():
+    model = updatable(n_cells=1).fit(X[:200], y[:200])
+    model.partial_fit(X[200:800], y[200:800])
+    assert not model.report_[0].outgrown
+    model.partial_fit(X[800:810], y[800:810])
+    assert model.report_[0].outgrown
+    assert model.report_[0].rows == 810
+
+
+def test_labels_that_come_later_are_named_at_first():
+    labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.7, 0.7])]
+    early = labels != "c"
+    model = ParKClassifier(**PLAIN, n_cells=3, random_state=0)
+    model.partial_fit(X[early], labels[early], classes=["a", "b", "c"])
+    model.partial_fit(X[~early], labels[~early])
+    assert (model.predict(X) == labels).mean() > 0.9
+    assert model.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_labels_never_named_are_refused():
+    model = ParKClassifier(**PLAIN).partial_fit(X[FIRST], y[FIRST] > 0)
+    with pytest.raises(ParameterError, match=r"labels of the first fit, \[False, True\]"):
+        model.partial_fit(X[:2], ["maybe", "no"])
+
+
+def test_a_fit_from_disk_can_be_updated(tmp_path):
+    table = scan_parquet(write(tmp_path / "rows", 4000), target="y")
+    model = on_disk(tmp_path / "job", keep_statistics=True, penalty=1e-4).fit(table)
+    there, target = rows(4000)
+    new, more = rows(500, seed=5)
+    model.partial_fit(named(new), more)
+    every, targets = np.vstack([there, new]), np.concatenate([target, more])
+    np.testing.assert_allclose(
+        model.predict(named(every)), expected(model, every, targets), atol=1e-8
+    )
+
+
+def test_a_model_without_statistics_is_not_updated():
+    with pytest.raises(ParameterError, match="keep_statistics=True"):
+        plain(**SETTINGS, keep_statistics=False).fit(X, y).partial_fit(X, y)
+
+
+def test_rows_never_learned_are_not_forgotten():
+    model = updatable().fit(X[:100], y[:100])
+    with pytest.raises(ParameterError, match="rows that were learned before"):
+        model.forget(X, y)
+    np.testing.assert_array_equal(model.predict(X), updatable().fit(X[:100], y[:100]).predict(X))
+
+
+@pytest.mark.parametrize("decay", [0, 1.5, "fast"])
+def test_a_decay_is_a_share(decay):
+    with pytest.raises(ParameterError, match="decay must be a number above 0 and at most 1"):
+        updatable().fit(X, y).partial_fit(X, y, decay=decay)
+
+
+def test_balanced_classes_are_not_updated():
+    model = ParKClassifier(**PLAIN, class_weight="balanced").partial_fit(X, y > 0)
+    with pytest.raises(ParameterError, match="class_weight must be None or a weight"):
+        model.partial_fit(X, y > 0)
+
+
+def test_automatic_cells_that_keep_statistics_have_few_centres():
+    plan = ParKRegressor(keep_statistics=True).plan(np.zeros((50_000, 3)))
+    assert plan.centers == 500 * plan.cells
+
+
+def test_a_loaded_model_goes_on_learning(tmp_path):
+    model = updatable().fit(X[FIRST], y[FIRST])
+    model.save(tmp_path / "m.park")
+    again = load(tmp_path / "m.park").partial_fit(X[LATER], y[LATER])
+    model.partial_fit(X[LATER], y[LATER])
+    np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-10)
+    assert again.report_ == model.report_
+
+
+def test_small_models_keep_statistics_by_themselves():
+    few, many = plain(n_centers=100).fit(X, y), plain(n_centers=500).fit(X, y)
+    assert few.sums_ is not None
+    assert many.sums_ is None
+
+
+def test_keeping_is_a_choice_of_three():
+    with pytest.raises(ParameterError, match="keep_statistics must be True, False or 'auto'"):
+        plain(keep_statistics="sometimes").fit(X, y)
