@@ -287,11 +287,10 @@ def asked(model, rows):
 
 
 def batch(numbers, seed):
-    """Verdicts on files of these numbers, how they were changed, and what failed."""
-    faulthandler.dump_traceback_later(BATCH_SECONDS, exit=True)  # the only end of a hang
-    warnings.simplefilter("ignore")  # numbers that a file made up may overflow
+    """Verdicts on files of these numbers, by how they were changed, and what failed."""
     counts, failures, there = collections.Counter(), [], bases()
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numbers that a file made up may overflow
         path = Path(folder, "model.park")
         for number in numbers:
             data, rows = there[number // len(CHANGES) % len(there)]
@@ -304,8 +303,28 @@ def batch(numbers, seed):
             if end not in ENDS:
                 failures.append((int(number), how, end))
             counts[how, end if end in ENDS else "failed"] += 1
+    return counts, failures
+
+
+def watched(numbers, seed):
+    """A batch that ends, in a process of its own; also MB before it and at most."""
+    before = verdicts_on_fixtures()
+    faulthandler.dump_traceback_later(BATCH_SECONDS, exit=True)  # the only end of a hang
+    found = batch(numbers, seed)
     faulthandler.cancel_dump_traceback_later()
-    return counts, failures, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return *found, before, peak()
+
+
+def verdicts_on_fixtures():
+    """Peak memory after sound files were asked the same questions."""
+    for path, (_, rows) in zip(sorted(FIXTURES.glob("*.park")), bases(), strict=True):
+        assert verdict(path, rows) == "answered"
+    return peak()
+
+
+def peak():
+    """The most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main():
@@ -315,17 +334,21 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     numbers = np.array_split(np.arange(int(options.files)), max(1, int(options.files) // BATCH))
-    counts, failures, peak, start = collections.Counter(), [], 0.0, time.perf_counter()
+    counts, failures, most, start = collections.Counter(), [], {}, time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.processes, context) as pool:
-        jobs = [pool.submit(batch, part, options.seed) for part in numbers]
+        jobs = [pool.submit(watched, part, options.seed) for part in numbers]
         for job in concurrent.futures.as_completed(jobs):
-            found, failed, megabytes = job.result()
-            counts, failures, peak = counts + found, failures + failed, max(peak, megabytes)
-    tell(options, counts, failures, peak, time.perf_counter() - start)
+            found, failed, before, after = job.result()
+            counts, failures = counts + found, failures + failed
+            most = {
+                "before": min(before, most.get("before", before)),
+                "after": max(after, most.get("after", after)),
+            }
+    tell(options, counts, failures, most, time.perf_counter() - start)
 
 
-def tell(options, counts, failures, peak, seconds):
+def tell(options, counts, failures, most, seconds):
     """Write down how it ended."""
     for number, how, trace in failures[:10]:
         print(f"file {number}, {how}: {trace}")
@@ -334,12 +357,13 @@ def tell(options, counts, failures, peak, seconds):
     rows = [[how, *(f"{counts[how, end]:,}" for end in ends)] for how in ways]
     rows.append(["all", *(f"{sum(counts[how, end] for how in ways):,}" for end in ends)])
     notes = [
-        f"{int(options.files):,} files in {seconds:.0f} s; the largest process took {peak:.0f} MB.",
+        f"{int(options.files):,} files in {seconds:.0f} s. A process took {most['before']:.0f} MB "
+        f"after sound files, and {most['after']:.0f} MB at most.",
         "Answered: what was changed passes, and every question was answered. Overflowed: numbers "
         "pass, but predictions were refused because they are not finite.",
     ]
     results = {"files": int(options.files), "seed": options.seed, "seconds": seconds}
-    results |= {"peak_mb": peak, "failures": failures}
+    results |= {"peak_mb": most, "failures": failures}
     results["counts"] = {how: {end: counts[how, end] for end in ends} for how in ways}
     record("fuzz", results, "Damaged model files", ["change", *ends], rows, notes)
 

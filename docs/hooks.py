@@ -10,8 +10,9 @@ from pathlib import Path, PurePosixPath
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
+PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 OUTSIDE = {
-    **{name: f"project/{name}" for name in ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")},
+    **{name: f"project/{name}" for name in PAGES},
     **{
         f"benchmarks/results/{path.name}": f"project/{path.name}"
         for path in sorted((ROOT / "benchmarks/results").glob("*"))

@@ -15,7 +15,6 @@ from parkrr.intervals import (
     Posterior,
     cell_factors,
     conformal_quantiles,
-    narrowest,
 )
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from parkrr.posterior import last_pivot, schur_complement
@@ -242,10 +241,3 @@ def test_a_column_of_answers_cannot_be_a_key(model, tmp_path):
         model.predict_to(rows, tmp_path / "out", keys=["lower"], answers=["interval"])
     with pytest.raises(ParameterError, match="answers must be one of"):
         model.predict_to(rows, tmp_path / "out", answers=["probability"])
-
-
-@pytest.mark.parametrize(
-    ("learned", "taken"), [(0.97, "learned"), (0.985, "posterior"), (1.2, "posterior")]
-)
-def test_the_posterior_is_taken_unless_another_scale_is_clearly_shorter(learned, taken):
-    assert narrowest({"constant": 1.3, "posterior": 1.0, "learned": learned}) == taken

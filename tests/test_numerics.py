@@ -96,7 +96,7 @@ def test_the_tolerance_does_not_depend_on_the_scale_of_the_target():
     X = rows_of(300).numpy()
     y = np.sin(X[:, 0])
     model = plain(n_cells=1, n_centers=50, solver="falkon", random_state=0)
-    steps = [model.fit(X, scale * y).n_iter_ for scale in (2.0**-600, 1.0, 2.0**600)]
+    steps = [model.fit(X, scale * y).n_iter_ for scale in (2.0**-480, 1.0, 2.0**480)]
     assert len(set(steps)) == 1
 
 

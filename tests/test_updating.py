@@ -214,3 +214,12 @@ def test_small_models_keep_statistics_by_themselves():
 def test_keeping_is_a_choice_of_three():
     with pytest.raises(ParameterError, match="keep_statistics must be True, False or 'auto'"):
         plain(keep_statistics="sometimes").fit(X, y)
+
+
+def test_a_target_without_noise_can_be_updated():
+    Z = np.linspace(0, 6, 600)[:, None]
+    parts = np.array_split(np.random.default_rng(0).permutation(600), 3)
+    model = ParKRegressor(random_state=0)
+    for part in parts:
+        model.partial_fit(Z[part], np.sin(Z[part, 0]))
+    np.testing.assert_allclose(model.predict(Z), np.sin(Z[:, 0]), atol=0.01)

@@ -5,7 +5,6 @@ that says where errors are large, then by a factor of their cell; the quantiles 
 times both at a new row, are its interval. Start at :func:`learn_intervals`.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,7 +35,6 @@ FOLDS, FOLDS_OF_FEW, FEW_TO_FOLD = 4, 10, 20_000
 SCALE_ROWS = 100  # left out; with fewer the scale is a constant
 LEAST = 0.05  # of the median residual: smaller ones are as good as that
 NOISE_ROWS = 50.0  # of all cells that count beside those of a cell, for its noise
-CLEARLY = 1.02  # times as wide, and a scale is no longer as good
 JUDGED_COVERAGE = 0.9  # at which scales are compared
 
 
@@ -165,14 +163,8 @@ def learn_intervals(
 
 
 def narrowest(widths: dict[str, float]) -> str:
-    """The scale whose intervals are the shortest; the posterior unless another is clearly so.
-
-    Rows left out have neighbours on all sides; of the three only the posterior widens where a new
-    row has none.
-    """
-    best = min(widths, key=lambda name: widths[name])
-    near = widths.get("posterior", math.inf) <= CLEARLY * widths[best]
-    return "posterior" if near else best
+    """The scale whose intervals are the shortest."""
+    return min(widths, key=lambda name: widths[name])
 
 
 class Judgement(NamedTuple):

@@ -8,6 +8,7 @@ centres would. Map, centroids, centres, coarse level, intercept and lambda n sta
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from parkrr.sources import Block, grouped
 BLOCK_VALUES = 2**21  # kernel values at a time: 16 MB
 OUTGROWN = 4.0  # times the rows that its centres were drawn for, and a cell says so
 NOTHING = 1e-9  # of weight left in a cell, and it has no rows
+LIFTS = (1.0, 1e2, 1e4, 1e6, 1e8)  # of the ridge, last
 BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive system
 
 
@@ -115,9 +117,12 @@ def solved(sums: Sums, model: Model, q: int) -> Tensor:
     K_mm = kernel_of_rows(model.kernel, Z)
     if n_q <= NOTHING or float(K_mm.diagonal().max()) == 0:
         return gram.new_zeros(len(Z), t)
-    jitter = statistics_jitter(len(Z), sums.ridge / n_q)
-    for boost in BOOSTS:
-        fit = solve_statistics(K_mm, gram, sums.ridge, min(0.1, jitter * boost), Z.dtype, None)
+    # Statistics square the condition number: where the target has no noise and the penalty is next
+    # to zero, rounding leaves nothing, and a larger ridge is what the numbers can bear.
+    for lift, boost in product(LIFTS, BOOSTS):
+        ridge = sums.ridge * lift
+        jitter = min(0.1, boost * statistics_jitter(len(Z), ridge / n_q))
+        fit = solve_statistics(K_mm, gram, ridge, jitter, Z.dtype, None)
         if fit is not None and bool(torch.isfinite(fit.weights).all()):
             return fit.weights
     raise CellError(q, int(sums.rows[q]), "rounding left no solution; raise penalty, or refit")
