@@ -33,7 +33,6 @@ from recording import record
 
 FIXTURES = Path(__file__).parent.parent / "tests" / "fixtures"
 BATCH = 1000  # files
-BATCH_SECONDS = 300  # after which a batch hangs; it takes 15
 ENDS = ("refused", "answered", "overflowed")
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "?"}
 # What stands where something else should.
@@ -306,10 +305,10 @@ def batch(numbers, seed):
     return counts, failures
 
 
-def watched(numbers, seed):
-    """A batch that ends, in a process of its own; also MB before it and at most."""
+def watched(numbers, seed, patience):
+    """A batch that ends in so many seconds; also MB before it and at most."""
     before = verdicts_on_fixtures()
-    faulthandler.dump_traceback_later(BATCH_SECONDS, exit=True)  # the only end of a hang
+    faulthandler.dump_traceback_later(patience, exit=True)  # the only end of a hang
     found = batch(numbers, seed)
     faulthandler.cancel_dump_traceback_later()
     return *found, before, peak()
@@ -332,12 +331,13 @@ def main():
     parser.add_argument("--files", type=float, default=1e5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--patience", type=float, default=300, help="seconds for 1,000 files")
     options = parser.parse_args()
     numbers = np.array_split(np.arange(int(options.files)), max(1, int(options.files) // BATCH))
     counts, failures, most, start = collections.Counter(), [], {}, time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.processes, context) as pool:
-        jobs = [pool.submit(watched, part, options.seed) for part in numbers]
+        jobs = [pool.submit(watched, part, options.seed, options.patience) for part in numbers]
         for job in concurrent.futures.as_completed(jobs):
             found, failed, before, after = job.result()
             counts, failures = counts + found, failures + failed

@@ -152,6 +152,26 @@ def test_a_model_of_a_subclass_is_loaded_as_what_it_is(tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+class Extended(ParKRegressor):
+    """A subclass with a parameter of its own."""
+
+    label = "mine"
+
+    @classmethod
+    def _get_param_names(cls):
+        return [*super()._get_param_names(), "label"]
+
+
+def test_a_parameter_of_a_subclass_is_left_behind(tmp_path):
+    X, y = data(100)
+    model = Extended(**PLAIN, random_state=0).fit(X, y)
+    model.save(tmp_path / "m.park")
+    again = load(tmp_path / "m.park")
+    assert "label" in model.get_params()
+    assert "label" not in again.get_params()
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
 # What a file of this version says, in every later version.
 
 

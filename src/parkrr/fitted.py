@@ -168,9 +168,16 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
             tensors |= {f"sums.{name}": tensor for name, tensor in sums.items()}
         facts = {**self._plain_facts(), "uncertainty": uncertainty, "statistics": statistics}
         with sound(REFUSED):
-            check_estimator(facts, tensors, axes(model), self.get_params(deep=False))
+            check_estimator(facts, tensors, axes(model), self._known_params())
         write_model(Path(path), model, facts, tensors, narrow)
         return loss
+
+    @classmethod
+    def _known_params(cls) -> list[str]:
+        """Parameters of the estimator that a file is loaded as, whatever a subclass adds."""
+        [*_, own] = [kind for kind in cls.__mro__ if "_kind" in vars(kind)]
+        names: list[str] = own._get_param_names()  # type: ignore[attr-defined]
+        return names
 
     def _plain_facts(self) -> dict[str, Any]:
         """What a file says of the fit beside the model, as plain data."""
@@ -178,10 +185,11 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
             name: None if not hasattr(self, name) else getattr(self, name).tolist()
             for name in ("classes_", "feature_names_in_", "feature_importances_")
         }
-        chosen = {**self.chosen_._asdict(), "params": plain_params(self.chosen_.params)}
+        known = self._known_params()
+        chosen = {**self.chosen_._asdict(), "params": plain_params(self.chosen_.params, known)}
         return {
             "estimator": self._kind,
-            "params": plain_params(self.get_params(deep=False)),
+            "params": plain_params(self.get_params(deep=False), known),
             "columns": self.columns_ and self.columns_.plain(),
             "classes": lists["classes_"],
             "one_output": getattr(self, "_one_output", True),

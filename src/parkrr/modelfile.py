@@ -215,9 +215,9 @@ def kernel_of(data: dict[str, Any]) -> Kernel:
     return kernel
 
 
-def plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator as plain data; engines and generators are left behind."""
-    return {name: plain_value(value) for name, value in params.items()}
+def plain_params(params: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Those parameters of an estimator as plain data; engines and generators are left behind."""
+    return {name: plain_value(params[name]) for name in known if name in params}
 
 
 def plain_value(value: Any) -> Any:
