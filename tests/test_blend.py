@@ -39,7 +39,7 @@ def shares(blend, X, C):
 def test_shares_are_those_of_the_formula(blend):
     rng = np.random.default_rng(0)
     X, C = rng.normal(size=(50, 2)), rng.normal(size=(7, 2))
-    answers = blend.answers(GAUSSIAN, torch.from_numpy(X), torch.from_numpy(C))
+    answers = blend.answers(GAUSSIAN.distance(torch.from_numpy(C)), torch.from_numpy(X))
     found = np.zeros((50, 7))
     found[answers.row, answers.cell] = answers.share
     np.testing.assert_allclose(found, shares(blend, X, C), atol=1e-12)

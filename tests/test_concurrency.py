@@ -108,6 +108,23 @@ def use_threads_of_torch():
     torch.exp(A @ A)
 
 
+def threads_while_answering(path):
+    """Threads of a process before it answers single rows, after it, and when torch has used its."""
+    torch.set_num_threads(2)
+    model, counts = load(path), []
+    singles = [row[None] for row in rows(20)]
+    for work in (int, lambda: [model.predict(row) for row in singles], use_threads_of_torch):
+        work()
+        counts.append(len(list(Path("/proc/self/task").iterdir())))
+    return counts
+
+
+def test_single_rows_wake_no_threads(folder):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        before, after, with_pool = pool.submit(threads_while_answering, folder / "y.park").result()
+    assert (after, with_pool) == (before, before + 1)
+
+
 @FORKED
 def test_forked_processes_get_the_same_answers_after_torch_has_used_threads(folder):
     model = load(folder / "y.park")

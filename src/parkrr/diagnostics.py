@@ -239,7 +239,7 @@ def border_jumps(model: Fitted, X: Any) -> BorderJumps:
     if Q == 1:
         return BorderJumps(0, 0.0, 0.0, blended)
     Z = inner.narrowed(rows)
-    cells, gaps = nearest(inner.kernel, Z, inner.centroids, 2)  # (n, 2) each
+    cells, gaps = nearest(inner.compass, Z, 2)  # (n, 2) each
     near = gaps[:, 1].argsort()[: max(1, round(BORDER_SHARE * len(Z)))]
     first, second = (local_values(inner, Z[near], cells[near, k]) for k in (0, 1))  # (b, t)
     values = inner.predict(rows, model._cores)
@@ -289,7 +289,7 @@ def neighbours(model: Model, cell_of: Tensor) -> tuple[Tensor, float]:
     """Which rows, of cells (n,), are in the cells around that of the first, and their share."""
     count = min(THEORY_CELLS, len(model.centroids))
     first = model.centroids[cell_of[:1]]
-    around = nearest(model.kernel, first, model.centroids, count)[0][0]
+    around = nearest(model.compass, first, count)[0][0]
     inside = torch.isin(cell_of, around)
     return inside.nonzero()[:, 0], float(inside.double().mean())
 

@@ -51,7 +51,7 @@ class LeftOut:
 
     def own_shares(self, model: Model) -> Tensor:
         """The share of its own cell in the answer to each row, shape (h,)."""
-        answers = model.blend.answers(model.kernel, self.X, model.centroids)
+        answers = model.blend.answers(model.compass, self.X)
         own = answers.cell == self.cell[answers.row]
         shares = self.change.new_zeros(len(self.X))
         return shares.index_add_(0, answers.row[own], answers.share[own].double())

@@ -67,7 +67,8 @@ class FeatureMap:
         if self.scale is not None:
             largest = torch.finfo(F.dtype).max
             F = F.clamp_(-largest, largest).mul_(self.scale.to(F))
-        F = bounded(F.clamp_(-1e38, 1e38).to(dtype))
+        limit = min(1e38, coordinate_limit(F.shape[1], dtype))
+        F = F.clamp_(-limit, limit).to(dtype)
         return F if self.knots is None else torch.cat([F, self.scores(X).to(dtype)], 1)
 
     def width(self, d: int) -> int:
@@ -132,7 +133,8 @@ def mixed(F: Tensor, matrix: Tensor) -> Tensor:
 
 def bounded(F: Tensor) -> Tensor:
     """Coordinates kept where |x|^2 is finite, in place."""
-    return F.clamp_(-coordinate_limit(F), coordinate_limit(F))
+    limit = coordinate_limit(F.shape[1], F.dtype)
+    return F.clamp_(-limit, limit)
 
 
 def centering(X: Tensor) -> FeatureMap:

@@ -74,7 +74,7 @@ def mapped(metric: FeatureMap, X: Value, dtype: torch.dtype) -> Value:
 
 def narrowed(F: Value, width: int, dtype: torch.dtype) -> Value:
     """Rows (n, width) in a dtype that may be shorter, kept where |x|^2 is finite."""
-    limit = min(LARGEST, coordinate_limit(torch.empty(0, width, dtype=dtype)))
+    limit = min(LARGEST, coordinate_limit(width, dtype))
     return F.clip(-limit, limit).cast(short(dtype))
 
 
@@ -188,7 +188,7 @@ class Cells:
         """Rows (n, e) as the GEMM wants them, but for ones, (n, d'): Section.lift."""
         if not isinstance(self.kernel, Radial):
             return rows
-        limit = coordinate_limit(torch.empty(0, self.width, dtype=self.dtype))
+        limit = coordinate_limit(self.width, self.dtype)
         scale = abs(self.kernel.coefficient) ** 0.5
         x = ((rows - self.origins.gather(q)) * scale).clip(-limit, limit)
         return rows.graph.joined([x, (x * x).sum(1, keepdims=True)], axis=1)

@@ -220,7 +220,7 @@ class Blend:
     >>> from parkrr.kernels import Gaussian
     >>> from parkrr.partition import Blend
     >>> halfway, cells = torch.tensor([[0.5]]), torch.tensor([[0.0], [1.0], [3.0]])
-    >>> Blend(n_nearest=2, width=1.0).answers(Gaussian(), halfway, cells).share
+    >>> Blend(n_nearest=2, width=1.0).answers(Gaussian().distance(cells), halfway).share
     tensor([0.5000, 0.5000])
     """
 
@@ -232,12 +232,12 @@ class Blend:
         """Whether the nearest cell alone answers."""
         return self.n_nearest <= 1 or self.width <= 0
 
-    def answers(self, kernel: Kernel, X: Tensor, centroids: Tensor) -> Answers:
-        """The cells of each row of X (n, e) among centroids (Q, e)."""
-        k = min(self.n_nearest, len(centroids) - 1)
+    def answers(self, compass: Section, X: Tensor) -> Answers:
+        """The cells of each row of X (n, e), by distances to the centroids."""
+        k = min(self.n_nearest, compass.right.shape[1] - 1)
         if k <= 1 or self.hard:
-            return alone(assign(kernel, X, centroids), X.dtype)
-        cells, gaps = nearest(kernel, X, centroids, k + 1)  # (n, k + 1) each
+            return alone(nearest_cell(compass, X), X.dtype)
+        cells, gaps = nearest(compass, X, k + 1)  # (n, k + 1) each
         shares = self.shares(gaps)  # (n, k)
         row, place = shares.nonzero(as_tuple=True)
         return Answers(row, cells[row, place], shares[row, place])
@@ -258,9 +258,8 @@ def alone(cell_of: Tensor, dtype: torch.dtype) -> Answers:
 HARD = Blend()  # the nearest cell alone
 
 
-def nearest(kernel: Kernel, X: Tensor, centroids: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The cells of the `count` nearest centroids and their gaps to the first, (n, count)."""
-    section = kernel.distance(centroids)
+def nearest(section: Section, X: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Numbers of the `count` nearest, by distances, and their gaps to the first, (n, count)."""
     A = section.lift(X)
     blocks = torch.split(A, section.block_rows(len(A)))
     found = [section(block).topk(count, dim=1, largest=False) for block in blocks]

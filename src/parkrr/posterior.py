@@ -26,9 +26,9 @@ def schur_complement(kernel: Kernel, X: Tensor, Z: Tensor, noise: float, skip: b
 
     With `skip` a row that is a centre itself is not its own neighbour.
     """
-    parts = []
+    away, parts = kernel.distance(Z), []
     for rows in torch.split(X, BLOCK_ROWS):
-        near, _ = nearest(kernel, rows, Z, min(NEIGHBOURS + skip, len(Z)))  # (b, k)
+        near, _ = nearest(away, rows, min(NEIGHBOURS + skip, len(Z)))  # (b, k)
         if skip:
             itself = (Z[near[:, 0]].to(rows) == rows).all(1)[:, None]
             near = torch.where(itself, near[:, 1:], near[:, :-1])

@@ -94,7 +94,7 @@ class Trial:
 
     def best_blend(self, model: Model, note: Note, level: str) -> tuple[float, Blend]:
         """The blend of least error; the nearest cell alone unless another is clearly better."""
-        gaps = nearest(self.park.kernel, self.held_out.X, self.centroids, 2)[1][:, 1]
+        gaps = nearest(self.park.kernel.distance(self.centroids), self.held_out.X, 2)[1][:, 1]
         width = float(gaps.median())
         blends = [Blend(k, width * factor) for k in NEAREST for factor in WIDTHS]
         found = {blend: self.error(replace(model, blend=blend)) for blend in (HARD, *blends)}
@@ -151,7 +151,7 @@ def around(park: Park, centroids: Tensor) -> tuple[list[int], set[int]]:
     if len(centroids) <= ALL_CELLS:
         return list(range(len(centroids))), set(range(len(centroids)))
     anchors = centroids[np.random.default_rng(park.seed).choice(len(centroids), ANCHORS, False)]
-    near = nearest(park.kernel, anchors, centroids, AROUND)[0].tolist()
+    near = nearest(park.kernel.distance(centroids), anchors, AROUND)[0].tolist()
     judged = {q for cells in near for q in cells[:JUDGED]}
     return sorted({q for cells in near for q in cells}), judged
 
