@@ -6,7 +6,7 @@ import sys
 
 from recording import record
 
-COMMANDS = {"torch and scikit-learn": "import torch, sklearn", "parkrr": "import parkrr"}
+COMMANDS = {"torch and scikit-learn": "import torch, sklearn", "parkrr": "from parkrr import *"}
 TIMED = "import time; s = time.perf_counter(); {}; print(time.perf_counter() - s)"
 ROUNDS = 9
 

@@ -38,7 +38,7 @@ LAYERS = [
     {"regressor", "classifier"},
     {"loading", "summary", "exits", "terminal", "options"},
     {"asking"},
-    {"cli"},
+    {"cli", "commands"},
     {"__main__"},
 ]
 HOMES = {
@@ -97,6 +97,14 @@ def test_a_function_body_is_at_most_40_lines(function):
 
 
 def test_the_public_surface_is_what_all_says():
-    modules = {path.stem for path in MODULES}
-    public = {name for name in vars(parkrr) if not name.startswith("_")} - modules
-    assert public | {"__version__"} == set(parkrr.__all__)
+    found = {name: getattr(parkrr, name) for name in parkrr.__all__}
+    assert set(found) == {*parkrr.HOMES, "__version__"} == set(dir(parkrr))
+
+
+def test_modules_are_there_without_an_import_of_their_own():
+    assert parkrr.kernels.Gaussian(2.0).lengthscale == 2.0
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'parkrr' has no attribute 'ParkRegressor'"):
+        _ = parkrr.ParkRegressor

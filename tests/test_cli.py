@@ -429,7 +429,7 @@ def test_a_failure_inside_a_cell_ends_with_the_code_of_its_cause():
 
 
 def test_an_unexpected_error_shows_where_it_came_from(folder, monkeypatch):
-    monkeypatch.setattr("parkrr.cli.summary", lambda model: 1 / 0)
+    monkeypatch.setattr("parkrr.commands.summary", lambda model: 1 / 0)
     done = run("inspect", folder / "y.park")
     assert done.exit_code == exits.UNEXPECTED
     assert "error: division by zero" in done.stderr
@@ -492,6 +492,23 @@ def test_without_typer_the_command_line_says_what_it_needs(monkeypatch, capsys):
 
 
 # Real processes.
+
+
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["--version"], ["plam"]])
+def test_what_needs_no_model_does_not_wait_for_torch(words):
+    code = f"""
+import sys
+from parkrr.__main__ import main
+sys.argv = ["parkrr", *{words}]
+try:
+    main()
+finally:
+    print({{"torch", "sklearn", "pyarrow"}} & set(sys.modules))
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.stdout.endswith("set()\n")
+
 
 # Ctrl-C as soon as one task is finished, whatever runs beside it.
 INTERRUPTED = """

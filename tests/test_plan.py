@@ -213,7 +213,7 @@ def test_a_matrix_that_is_not_positive_has_no_factor_in_place():
 
 def test_importing_parkrr_imports_neither_ray_nor_matplotlib_nor_typer():
     code = (
-        "import sys, parkrr; print([name for name in "
+        "import sys; from parkrr import *; print([name for name in "
         "('ray', 'matplotlib', 'typer', 'rich') if name in sys.modules])"
     )
     command = [sys.executable, "-c", code]

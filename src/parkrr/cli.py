@@ -1,23 +1,19 @@
-"""The command line: plan, fit, predict, inspect; home of typer.
+"""The command line: plan, fit, predict, inspect and their options; home of typer.
 
-Results go to stdout, with --json as one document; messages and progress go to stderr.
+What they do is in `commands`, which brings torch: 3 s that help and completion do not wait for.
 """
 
 import shlex
 import sys
-import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from shutil import rmtree
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import parkrr
-from parkrr import asking, exits, terminal
-from parkrr.conversion import as_parquet, is_file
+from parkrr import exits, terminal
 from parkrr.errors import ParKError
 from parkrr.options import (
     Answers,
@@ -51,12 +47,8 @@ from parkrr.options import (
     Weight,
     WithCells,
 )
-from parkrr.regressor import ParKRegressor
-from parkrr.summary import Estimator, cells, summary
-from parkrr.tables import ParquetTable
-from parkrr.terminal import counted, say, show
+from parkrr.terminal import show
 
-CONVERTED = "_rows"  # a folder beside answers that whatever reads them as one table skips
 EXITS = "\n".join(["Exit codes", *(f"{k:>3}  {told}" for k, told in exits.MEANINGS.items())])
 
 
@@ -141,23 +133,6 @@ def entry(
     """Kernel ridge regression by feature-space partitions (ParK), from files to files."""
 
 
-def training(
-    path: str, columns: tuple[str, str | None, str | None], given: dict[str, Any]
-) -> tuple[ParquetTable, Estimator]:
-    """The rows to fit and an estimator for them; says what was decided about the target.
-
-    `given` holds options by name; those that are parameters of an estimator are called the same.
-    """
-    table = asking.training_rows(path, *columns)
-    labels, quiet = given["classify"], given["quiet"]
-    if labels is None:
-        labels = asking.classifies(table)
-        if not quiet:
-            say(asking.decision(table, labels))
-    params = {name: given[name] for name in ParKRegressor().get_params() if name in given}
-    return table, asking.estimator_of(labels, progress=not quiet, **params)
-
-
 @app.command()
 def plan(
     data: Data,
@@ -187,15 +162,7 @@ def plan(
 
     [bold]parkrr plan trips.parquet --target minutes --max-memory 4GB[/bold]
     """
-    given, kinds = locals(), asking.types_of(types)
-    with terminal.messages(quiet), as_parquet(data, kinds, None, not quiet) as path:
-        table, model = training(path, (target, features, weight), given)
-        planned = model.plan(table)
-    if json:
-        terminal.show_json(planned.plain())
-    else:
-        show(str(planned), indent=terminal.PLAN_INDENT)
-    if planned.advice:  # a limit is not kept: what a script asks for
+    if not parkrr.commands.plan(**locals()):  # what a script asks for
         raise typer.Exit(exits.BUDGET)
 
 
@@ -232,26 +199,7 @@ def fit(
 
     [bold]parkrr fit s3://bucket/trips/ -t minutes -o minutes.park --checkpoint fit-1[/bold]
     """
-    given, kinds, start = locals(), asking.types_of(types), time.perf_counter()
-    asking.check_place(output)
-    drawn = None if no_report else asking.report_place(report, output)
-    with exits.kept_in(checkpoint), terminal.messages(quiet):
-        with as_parquet(data, kinds, checkpoint, not quiet) as path:
-            table, model = training(path, (target, features, weight), given)
-            if not quiet:
-                say(f"{model.plan(table)}\n", indent=terminal.PLAN_INDENT)
-            model.fit(table)
-        model.save(output)
-        if drawn is not None:
-            model.show_report(drawn)
-        elif not no_report and not quiet:
-            say("no report, which needs matplotlib; pip install 'parkrr[plot]'")
-    facts = {"model": str(output), "report": drawn and str(drawn), **summary(model)}
-    facts["total_seconds"] = time.perf_counter() - start
-    if json:
-        terminal.show_json(facts)
-    else:
-        terminal.show_fit(facts)
+    parkrr.commands.fit(**locals())
 
 
 @app.command()
@@ -273,23 +221,7 @@ def predict(
 
     [bold]parkrr predict minutes.park new.parquet -o answers.csv --keys trip_id[/bold]
     """
-    start = time.perf_counter()
-    fitted = asking.opened(model).set_params(engine=engine, progress=not quiet)
-    kinds = {**asking.word_types(fitted, data), **asking.types_of(types)}
-    folder = None if is_file(output) else output
-    wanted = (asking.names_of(keys), asking.names_of(answers), coverage)
-    with exits.kept_in(folder), terminal.messages(quiet):
-        with as_parquet(data, kinds, folder and folder / CONVERTED, not quiet) as path:
-            table = asking.rows_to_predict(path, fitted, features)
-            into = partial(asking.predict_to_file, fitted) if folder is None else fitted.predict_to
-            rows = into(table, output, *wanted)
-        if folder is not None:
-            rmtree(folder / CONVERTED, ignore_errors=True)
-    facts = {"output": str(output), "rows": rows, "seconds": time.perf_counter() - start}
-    if json:
-        terminal.show_json(facts)
-    else:
-        show(f"{output}: {counted(rows, 'row')} in {facts['seconds']:.1f} s")
+    parkrr.commands.predict(**locals())
 
 
 @app.command()
@@ -304,14 +236,4 @@ def inspect(
 
     [bold]parkrr inspect minutes.park --cells[/bold]
     """
-    fitted = asking.opened(model)
-    facts = {"model": str(model), "bytes": model.stat().st_size, **summary(fitted)}
-    if with_cells:
-        facts["per_cell"] = cells(fitted)
-    drawn = report and asking.report_place(report, model)
-    if drawn is not None:
-        fitted.show_report(drawn)
-    if json:
-        terminal.show_json(facts)
-    else:
-        terminal.show_model(facts)
+    parkrr.commands.inspect(**locals())

@@ -1,0 +1,133 @@
+"""What the commands do: files in, answers out, and what a person or a script hears of it.
+
+Results go to stdout, with --json as one document; messages and progress go to stderr. Options come
+by name, as `cli` has read them.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from parkrr import asking, exits, terminal
+from parkrr.conversion import as_parquet, is_file
+from parkrr.regressor import ParKRegressor
+from parkrr.summary import Estimator, cells, summary
+from parkrr.tables import ParquetTable
+from parkrr.terminal import counted, say, show
+
+CONVERTED = "_rows"  # a folder beside answers that whatever reads them as one table skips
+
+
+def training(
+    path: str, target: str, quiet: bool, given: dict[str, Any]
+) -> tuple[ParquetTable, Estimator]:
+    """The rows to fit and an estimator for them; says what was decided about the target.
+
+    Of what is given, parameters of an estimator are called the same.
+    """
+    table = asking.training_rows(path, target, given["features"], given["weight"])
+    labels = given["classify"]
+    if labels is None:
+        labels = asking.classifies(table)
+        if not quiet:
+            say(asking.decision(table, labels))
+    params = {name: given[name] for name in ParKRegressor().get_params() if name in given}
+    return table, asking.estimator_of(labels, progress=not quiet, **params)
+
+
+def plan(data: str, target: str, types: str | None, json: bool, quiet: bool, **given: Any) -> bool:
+    """Show what a fit would take; whether it keeps its limits."""
+    kinds = asking.types_of(types)
+    with terminal.messages(quiet), as_parquet(data, kinds, None, not quiet) as path:
+        table, model = training(path, target, quiet, given)
+        planned = model.plan(table)
+    if json:
+        terminal.show_json(planned.plain())
+    else:
+        show(str(planned), indent=terminal.PLAN_INDENT)
+    return not planned.advice
+
+
+def fit(
+    data: str,
+    target: str,
+    output: Path,
+    types: str | None,
+    report: Path | None,
+    no_report: bool,
+    json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Fit, save and draw; show what came of it."""
+    kinds, start = asking.types_of(types), time.perf_counter()
+    asking.check_place(output)
+    drawn = None if no_report else asking.report_place(report, output)
+    with exits.kept_in(given["checkpoint"]), terminal.messages(quiet):
+        with as_parquet(data, kinds, given["checkpoint"], not quiet) as path:
+            table, model = training(path, target, quiet, given)
+            if not quiet:
+                say(f"{model.plan(table)}\n", indent=terminal.PLAN_INDENT)
+            model.fit(table)
+        model.save(output)
+        if drawn is not None:
+            model.show_report(drawn)
+        elif not no_report and not quiet:
+            say("no report, which needs matplotlib; pip install 'parkrr[plot]'")
+    facts = {"model": str(output), "report": drawn and str(drawn), **summary(model)}
+    facts["total_seconds"] = time.perf_counter() - start
+    if json:
+        terminal.show_json(facts)
+    else:
+        terminal.show_fit(facts)
+
+
+def predict(
+    model: Path,
+    data: str,
+    output: Path,
+    keys: str | None,
+    answers: str,
+    coverage: float,
+    features: str | None,
+    types: str | None,
+    engine: str,
+    json: bool,
+    quiet: bool,
+    **_: Any,
+) -> None:
+    """Predict the rows of files into files; show how many."""
+    start = time.perf_counter()
+    fitted = asking.opened(model).set_params(engine=engine, progress=not quiet)
+    kinds = {**asking.word_types(fitted, data), **asking.types_of(types)}
+    folder = None if is_file(output) else output
+    wanted = (asking.names_of(keys), asking.names_of(answers), coverage)
+    with exits.kept_in(folder), terminal.messages(quiet):
+        with as_parquet(data, kinds, folder and folder / CONVERTED, not quiet) as path:
+            table = asking.rows_to_predict(path, fitted, features)
+            into = partial(asking.predict_to_file, fitted) if folder is None else fitted.predict_to
+            rows = into(table, output, *wanted)
+        if folder is not None:
+            rmtree(folder / CONVERTED, ignore_errors=True)
+    facts = {"output": str(output), "rows": rows, "seconds": time.perf_counter() - start}
+    if json:
+        terminal.show_json(facts)
+    else:
+        show(f"{output}: {counted(rows, 'row')} in {facts['seconds']:.1f} s")
+
+
+def inspect(model: Path, with_cells: bool, report: Path | None, json: bool, **_: Any) -> None:
+    """Show what is in a model file."""
+    fitted = asking.opened(model)
+    facts = {"model": str(model), "bytes": model.stat().st_size, **summary(fitted)}
+    if with_cells:
+        facts["per_cell"] = cells(fitted)
+    drawn = report and asking.report_place(report, model)
+    if drawn is not None:
+        fitted.show_report(drawn)
+    if json:
+        terminal.show_json(facts)
+    else:
+        terminal.show_model(facts)
