@@ -223,3 +223,13 @@ def test_a_target_without_noise_can_be_updated():
     for part in parts:
         model.partial_fit(Z[part], np.sin(Z[part, 0]))
     np.testing.assert_allclose(model.predict(Z), np.sin(Z[:, 0]), atol=0.01)
+
+
+def test_an_update_prepares_no_cells_that_were_not_asked(tmp_path):
+    updatable().fit(X[FIRST], y[FIRST]).save(tmp_path / "m.park")
+    model = load(tmp_path / "m.park")
+    model.predict(X[:1])
+    before = [cell is None for cell in model.model_.cells.kept]
+    model.partial_fit(X[LATER], y[LATER])
+    assert [cell is None for cell in model.model_.cells.kept] == before
+    np.testing.assert_allclose(model.predict(X), expected(model, X, y), atol=1e-8)

@@ -234,8 +234,8 @@ def border_jumps(model: Fitted, X: Any) -> BorderJumps:
     """
     inner, rows = fitted(model).model_, model._rows(X)
     rows = rows[draw(len(rows), BORDER_ROWS, 0)]
-    Q, blend = len(inner.centroids), inner.blend
-    blended = min(blend.n_nearest, Q - 1) > 1 and blend.width > 0
+    Q = len(inner.centroids)
+    blended = inner.blend.n_answering(Q) > 1
     if Q == 1:
         return BorderJumps(0, 0.0, 0.0, blended)
     Z = inner.narrowed(rows)

@@ -6,7 +6,7 @@ level if there is one.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from parkrr.sources import grouped
 # rows of 9 features), and some five times this memory a thread.
 RUN_BYTES = 2**24
 PREPARED_BYTES = 2**28  # of cells: a million centres of 9 features take 53 MB
+DERIVED = ("cells", "compass", "origins", "lifter")  # more than twice the size of the model
 FEW_ROWS = 200  # which one thread answers at once
 
 
@@ -61,7 +62,7 @@ class Model:
     coarse: "CoarseModel | None" = None
 
     @cached_property
-    def cells(self) -> "Sequence[Cell]":
+    def cells(self) -> "Cells":
         """K(., centres) and coefficients of every cell, prepared when it is first asked for."""
         return Cells(self.kernel, self.centers, self.weights)
 
@@ -82,12 +83,20 @@ class Model:
         return self.kernel.against(self.centroids)
 
     def __getstate__(self) -> dict[str, object]:
-        derived = ("cells", "compass", "origins", "lifter")  # more than twice the size of the model
-        state = {key: value for key, value in self.__dict__.items() if key not in derived}
+        state = {key: value for key, value in self.__dict__.items() if key not in DERIVED}
         # Those of a loaded model are views of a file, and would travel with all of it each.
         for name in ("centers", "weights"):
             state[name] = in_own_memory(getattr(self, name))
         return state
+
+    def with_weights(self, weights: list[Tensor], touched: list[int]) -> "Model":
+        """The model with other coefficients in the touched cells; what is prepared stays so."""
+        found = replace(self, weights=weights)
+        prepared = {name: self.__dict__[name] for name in DERIVED if name in self.__dict__}
+        if "cells" in prepared:
+            prepared["cells"] = self.cells.with_weights(weights, touched)
+        found.__dict__.update(prepared)
+        return found
 
     def narrowed(self, X: Tensor) -> Tensor:
         """Rows as the cells see them."""
@@ -141,7 +150,7 @@ class Model:
 
     def at_one(self, X: Tensor) -> Tensor:
         """The value at one mapped row X (1, e), (1, t): nothing to sort, so half the time."""
-        if self.blend.hard:
+        if self.blend.n_answering(len(self.centroids)) == 1:
             D = self.compass(self.compass.lift(X))  # (1, Q)
             cells, shares = [int(D.cpu().numpy().argmin())], [1.0]
         else:
@@ -197,9 +206,17 @@ class CoarseModel:
     centers: Tensor
     weights: Tensor
 
+    @cached_property
+    def section(self) -> Section:
+        """K(., centres)."""
+        return self.kernel.against(self.centers)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def __call__(self, X: Tensor) -> Tensor:
         """Its values at mapped rows X (n, e), shape (n, t)."""
-        section = self.kernel.against(self.centers)
+        section = self.section
         w = self.weights.to(self.centers.dtype)
         rows = section.block_rows(len(X))
         parts = [section(section.lift(part)) @ w for part in torch.split(X, rows)]
@@ -250,6 +267,16 @@ class Cells(Sequence[Cell]):
         if cell is None or number != q:
             cell = self.prepared(q)
         return cell
+
+    def with_weights(self, weights: list[Tensor], touched: list[int]) -> "Cells":
+        """The same with other coefficients in the touched cells."""
+        found = Cells(self.kernel, self.centers, weights)
+        found.kept, found.room = list(self.kept), self.room
+        for q in touched:
+            cell = found.kept[q]
+            if cell is not None:  # its section depends on centres alone
+                found.kept[q] = Cell(cell.section, weights[q].to(cell.weights.dtype))
+        return found
 
     def prepared(self, q: int) -> Cell:
         """Cell q, made ready now."""

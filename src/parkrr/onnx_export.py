@@ -145,7 +145,7 @@ def route_all(model: Model, X: Value) -> Routed:
     longest = max(1, ROUTED_NUMBERS // widest)
     found = in_runs(X, longest, lambda run: [v for v in route(model, run) if v is not None])
     rows, cells, *more = found
-    shares = more.pop(0) if n_answering(model) > 1 else None
+    shares = more.pop(0) if model.blend.n_answering(len(model.centroids)) > 1 else None
     return Routed(rows, cells, shares, more.pop() if more else None)
 
 
@@ -166,7 +166,7 @@ def route(model: Model, X: Value) -> Routed:
     """Map rows X (n, d) and find their cells: Blend.answers."""
     graph, dtype = X.graph, model.centroids.dtype
     rows = mapped(model.metric, X, dtype)
-    k = n_answering(model)
+    k = model.blend.n_answering(len(model.centroids))
     D = distances(model.kernel, rows.cast(np.float64), model.centroids)  # (n, Q)
     coarse = None if model.coarse is None else coarse_values(model, rows)
     if k == 1:
@@ -176,12 +176,6 @@ def route(model: Model, X: Value) -> Routed:
     near, cells = graph.nodes("TopK", [D, graph.whole(k + 1)], kinds, axis=1, largest=0)
     shares = shares_of(model.blend, near - near.slice(0, 1, axis=1), k, dtype)
     return Routed(rows, cells.slice(0, k, axis=1), shares, coarse)
-
-
-def n_answering(model: Model) -> int:
-    """Cells that may answer for a row."""
-    k = min(model.blend.n_nearest, len(model.centroids) - 1)
-    return k if k > 1 and model.blend.width > 0 else 1
 
 
 def coarse_values(model: Model, rows: Value) -> Value:
@@ -194,7 +188,8 @@ def coarse_values(model: Model, rows: Value) -> Value:
 
 def from_cells(model: Model, routed: Routed) -> Value:
     """Answers of the cells, added with their shares, (n, t): Model.at."""
-    k, t, n = n_answering(model), len(model.intercept), routed.rows.size(0)
+    k = model.blend.n_answering(len(model.centroids))
+    t, n = len(model.intercept), routed.rows.size(0)
     most = max(FEWEST_ROWS, min(BLOCK_ROWS, BLOCK_NUMBERS // t))
     pairs = pieces(routed, n * k, most)
     ask = cell_answers(model, routed.rows.graph)

@@ -227,15 +227,15 @@ class Blend:
     n_nearest: int = 1
     width: float = 0.0
 
-    @property
-    def hard(self) -> bool:
-        """Whether the nearest cell alone answers."""
-        return self.n_nearest <= 1 or self.width <= 0
+    def n_answering(self, n_cells: int) -> int:
+        """The most of so many cells that answer for a row: k, or the nearest alone."""
+        k = min(self.n_nearest, n_cells - 1)
+        return k if k > 1 and self.width > 0 else 1
 
     def answers(self, compass: Section, X: Tensor) -> Answers:
         """The cells of each row of X (n, e), by distances to the centroids."""
-        k = min(self.n_nearest, compass.right.shape[1] - 1)
-        if k <= 1 or self.hard:
+        k = self.n_answering(compass.right.shape[1])
+        if k == 1:
             return alone(nearest_cell(compass, X), X.dtype)
         cells, gaps = nearest(compass, X, k + 1)  # (n, k + 1) each
         shares = self.shares(gaps)  # (n, k)

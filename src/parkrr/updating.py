@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parkrr.cells import CellReport
 from parkrr.errors import CellError, ParameterError
-from parkrr.model import Cell, Model
+from parkrr.model import Model
 from parkrr.problem import add_gram, kernel_of_rows, mirrored
 from parkrr.solvers import solve_statistics, statistics_jitter
 from parkrr.sources import Block, grouped
@@ -143,16 +143,7 @@ def updated(model: Model, sums: Sums, touched: list[int]) -> Model:
     weights = list(model.weights)
     for q in touched:
         weights[q] = solved(sums, model, q)
-    found = replace(model, weights=weights)
-    if "cells" in model.__dict__:  # what is prepared for predictions depends on centres alone
-        cells = list(model.cells)
-        for q in touched:
-            cells[q] = Cell(cells[q].section, weights[q].to(model.centers[q].dtype))
-        found.__dict__["cells"] = cells
-        for name in ("compass", "origins", "lifter"):
-            if name in model.__dict__:
-                found.__dict__[name] = model.__dict__[name]
-    return found
+    return model.with_weights(weights, touched)
 
 
 def told(report: list[CellReport], sums: Sums, touched: list[int]) -> list[CellReport]:
