@@ -1,4 +1,5 @@
 import pytest
+from pyarrow import fs
 
 import datasets
 
@@ -9,3 +10,16 @@ def dataset():
     if datasets.folder() is None:
         pytest.skip("set PARKRR_DATA to the folder of the benchmark datasets")
     return datasets.load
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """URLs of folders in a bucket, on a server on loopback that speaks the protocol."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+    there, _ = fs.FileSystem.from_uri(f"s3://a:hush@rows?{options}&allow_bucket_creation=true")
+    there.create_dir("rows")
+    yield lambda folder: f"s3://a:hush@rows/{folder}?{options}"
+    server.stop()

@@ -12,6 +12,7 @@ MODULES = sorted(path for path in SOURCE.glob("*.py") if path.stem != "__init__"
 LAYERS = [
     {"errors", "words", "heap", "plainchecks"},
     {"lifting", "sources", "engine", "factors", "checks", "progress", "conjugate", "leaving"},
+    {"folders", "devices"},
     {"tables", "columns", "ledger", "tensorfile", "calibration", "onnx_graph"},
     {"kernels", "metrics", "arrays", "ray_engine"},
     {"partition", "problem"},
@@ -43,7 +44,7 @@ LAYERS = [
 ]
 HOMES = {
     "sklearn": {"common", "fitted", "regressor", "classifier", "calibration"},
-    "pyarrow": {"tables", "columns", "rowtable", "prediction", "conversion"},  # see tables
+    "pyarrow": {"tables", "columns", "rowtable", "prediction", "conversion", "folders"},
     "ray": {"ray_engine"},
     "matplotlib": {"plots"},
     "safetensors": {"tensorfile"},

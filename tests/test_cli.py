@@ -21,6 +21,7 @@ from parkrr import ParKRegressor, asking, conversion, exits, load, scan_parquet,
 from parkrr.__main__ import main
 from parkrr.cli import app
 from parkrr.errors import CellError, StorageError
+from parkrr.folders import open_folder
 
 N = 1500
 QUICK = ("--kernel", "gaussian", "--metric", "standard", "--penalty", "1e-3", "--n-cells", "2")
@@ -562,3 +563,33 @@ def test_a_fit_goes_on_after_ctrl_c_and_runs_nothing_again(interrupted):
     assert done.returncode == 0, done.stderr
     assert before.items() < markers(folder / "c").items()
     assert load(folder / "m.park").n_cells_ == 2
+
+
+# Folders of an object store.
+
+
+def test_a_fit_its_model_and_its_answers_go_through_a_bucket(data, s3):
+    model = s3("cli/m.park")
+    assert fitted(data, model, *NUMBERS, "--checkpoint", s3("cli/fit"), "-q").exit_code == 0
+    assert run("predict", model, data, "-o", s3("cli/answers"), "-q").exit_code == 0
+    assert json.loads(run("inspect", model, "--json").stdout)["cells"] == 2
+    assert "cells-000000.json" in open_folder(s3("cli/fit")).names()
+    assert open_folder(s3("cli/answers")).names() == {"_job.json", "part-00000.parquet"}
+
+
+def test_rows_of_csv_files_are_not_converted_in_a_bucket(tmp_path):
+    source = write(rows(), tmp_path / "r.csv")
+    done = fitted(source, tmp_path / "m.park", "--checkpoint", "s3://bucket/fit", "-q")
+    assert done.exit_code == exits.USAGE
+    assert "must be Parquet if what is finished goes to 's3://bucket/fit'" in said(done)
+
+
+def test_one_file_of_answers_is_not_written_to_a_bucket(folder, data):
+    done = run("predict", folder / "y.park", data, "-o", "s3://bucket/answers.parquet")
+    assert done.exit_code == exits.USAGE
+    assert "output must be a folder, such as 's3://bucket/answers'" in said(done)
+
+
+def said(done):
+    """What was printed, in one line."""
+    return " ".join(done.stderr.split())

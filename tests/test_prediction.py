@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 
 from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
 from parkrr.errors import CheckpointError, ParameterError
+from parkrr.folders import open_folder
 from parkrr.partition import Blend
 from plain import plain
 
@@ -114,32 +114,20 @@ def test_a_model_of_an_array_takes_features_in_their_order(fitted, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bucket():
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    there = fs.S3FileSystem(
-        access_key="a",
-        secret_key="b",
-        endpoint_override=f"{host}:{port}",
-        scheme="http",
-        region="us-east-1",
-        allow_bucket_creation=True,
-    )
-    there.create_dir("rows")
+def bucket(s3):
+    there = open_folder(s3("days")).filesystem
     X, y = rows(12_000)
     for k, part in enumerate(np.array_split(np.arange(12_000), 3)):
         columns = {name: X[part, j] for j, name in enumerate("abc")}
         pq.write_table(
-            pa.table({**columns, "y": y[part]}), f"rows/day={k}/x.parquet", filesystem=there
+            pa.table({**columns, "y": y[part]}), f"rows/days/day={k}/x.parquet", filesystem=there
         )
-    yield there
-    server.stop()
+    return there
 
 
 def test_a_fit_over_s3_is_the_fit_of_the_same_files(bucket, fitted, tmp_path):
     features = ["a", "b", "c"]
-    table = scan_parquet("rows", target="y", features=features, filesystem=bucket)
+    table = scan_parquet("rows/days", target="y", features=features, filesystem=bucket)
     assert table.schema.names[-1] == "day"
     model = on_disk(tmp_path / "c").fit(table)
     _, local = fitted
@@ -151,5 +139,5 @@ def test_a_fit_over_s3_is_the_fit_of_the_same_files(bucket, fitted, tmp_path):
 
 
 def test_a_glob_over_s3_names_files(bucket):
-    table = scan_parquet("rows/day=1/*.parquet", target="y", filesystem=bucket)
+    table = scan_parquet("rows/days/day=1/*.parquet", target="y", filesystem=bucket)
     assert table.n_rows == 4000

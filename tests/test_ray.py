@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pyarrow import fs
 
 os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",
@@ -30,6 +31,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from ondisk import frame, on_disk, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
+from parkrr.folders import open_folder  # noqa: E402
 from parkrr.ray_engine import FIRST_MEMORY, RayEngine, Try  # noqa: E402
 from parkrr.streaming import accumulate, solve_run  # noqa: E402
 from plain import plain  # noqa: E402
@@ -158,6 +160,21 @@ def test_a_fit_from_files_is_the_local_one(cluster, tmp_path):
     remote = on_disk(tmp_path / "ray", engine="ray").fit(table)
     for a, b in zip(local.model_.weights, remote.model_.weights, strict=True):
         assert torch.equal(a, b)
+
+
+def test_nodes_that_share_a_bucket_and_no_folder_give_the_local_fit(cluster, s3, tmp_path):
+    folder = write(tmp_path / "rows")
+    there = open_folder(s3("ray")).filesystem
+    fs.copy_files(str(folder), "rows/ray/rows", destination_filesystem=there)
+    table = scan_parquet(s3("ray/rows"), target="y")
+    remote = on_disk(s3("ray/fit"), engine="ray").fit(table)
+    local = on_disk(tmp_path / "local").fit(table)
+    assert remote.predict_to(table, s3("ray/out")) == 12_000
+    for a, b in zip(local.model_.weights, remote.model_.weights, strict=True):
+        assert torch.equal(a, b)
+    written = next(scan_parquet(s3("ray/out"), target="prediction").blocks(10**6, ["prediction"]))
+    rows = next(table.blocks(10**6, ["a", "b", "c"]))
+    np.testing.assert_allclose(np.array(written["prediction"]), local.predict(rows), rtol=1e-12)
 
 
 def test_a_fit_of_arrays_is_the_local_one(cluster):

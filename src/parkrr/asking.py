@@ -14,6 +14,7 @@ from parkrr.classifier import ParKClassifier
 from parkrr.columns import Category, is_category
 from parkrr.conversion import is_csv, join_parts
 from parkrr.errors import ModelFileError, ParameterError, StorageError
+from parkrr.folders import is_url, placed
 from parkrr.kernels import Radial, as_kernel
 from parkrr.loading import load
 from parkrr.regressor import ParKRegressor
@@ -71,8 +72,12 @@ def estimator_of(classify: bool, **wanted: Any) -> Estimator:
     return made
 
 
-def check_place(path: Path) -> None:
+def check_place(place: str | Path) -> None:
     """Refuse before a long fit what could only fail after it."""
+    if is_url(place):
+        placed(place)[0].make()
+        return
+    path = Path(place)
     folder = path.absolute().parent
     if not folder.is_dir():
         raise StorageError(str(path), f"there is no folder {str(folder)!r}")
@@ -85,23 +90,33 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def report_place(report: Path | None, model: Path) -> Path | None:
-    """Where a report goes, beside the model unless said; None if it cannot be drawn."""
+def report_place(report: Path | None, model: str) -> Path | None:
+    """Where a report goes, beside a model of this machine unless said; None if nowhere."""
     if report is not None and not can_draw():
         raise ModuleNotFoundError("a report needs matplotlib; pip install 'parkrr[plot]'")
-    place = report or model.with_suffix(".html")
-    if place.absolute() == model.absolute():
+    if report is None and is_url(model):
+        return None
+    place = report or Path(model).with_suffix(".html")
+    if place.absolute() == Path(model).absolute():
         raise ParameterError(f"the model and its report must not be one file, {str(place)!r}")
     check_place(place)
     return place if can_draw() else None
 
 
-def opened(path: Path) -> Estimator:
+def opened(path: str) -> Estimator:
     """The model of a file."""
     try:
         return load(path)
     except OSError as error:
-        raise ModelFileError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+        raise ModelFileError(f"{path!r} cannot be read: {error.strerror or error}") from error
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file."""
+    folder, name = placed(path)
+    with folder.file(name) as file:
+        size: int = file.size()
+    return size
 
 
 def word_types(model: Estimator, path: str) -> dict[str, str]:
@@ -119,12 +134,13 @@ def rows_to_predict(path: str, model: Estimator, features: str | None) -> Parque
 def predict_to_file(
     model: Estimator,
     table: ParquetTable,
-    out: Path,
+    path: str,
     keys: Sequence[str],
     answers: Sequence[str],
     coverage: float,
 ) -> int:
     """Answers as one file; how many rows it has."""
+    out = Path(path)
     check_place(out)
     labels = {"probability": [str(label) for label in getattr(model, "classes_", ())]}
     # Beside the file, where there must be room for it anyhow.

@@ -53,7 +53,7 @@ def plan(data: str, target: str, types: str | None, json: bool, quiet: bool, **g
 def fit(
     data: str,
     target: str,
-    output: Path,
+    output: str,
     types: str | None,
     report: Path | None,
     no_report: bool,
@@ -74,9 +74,9 @@ def fit(
         model.save(output)
         if drawn is not None:
             model.show_report(drawn)
-        elif not no_report and not quiet:
+        elif not (no_report or quiet or asking.can_draw()):
             say("no report, which needs matplotlib; pip install 'parkrr[plot]'")
-    facts = {"model": str(output), "report": drawn and str(drawn), **summary(model)}
+    facts = {"model": output, "report": drawn and str(drawn), **summary(model)}
     facts["total_seconds"] = time.perf_counter() - start
     if json:
         terminal.show_json(facts)
@@ -85,9 +85,9 @@ def fit(
 
 
 def predict(
-    model: Path,
+    model: str,
     data: str,
-    output: Path,
+    output: str,
     keys: str | None,
     answers: str,
     coverage: float,
@@ -103,25 +103,26 @@ def predict(
     fitted = asking.opened(model).set_params(engine=engine, progress=not quiet)
     kinds = {**asking.word_types(fitted, data), **asking.types_of(types)}
     folder = None if is_file(output) else output
+    keep = folder and f"{folder}/{CONVERTED}"
     wanted = (asking.names_of(keys), asking.names_of(answers), coverage)
     with exits.kept_in(folder), terminal.messages(quiet):
-        with as_parquet(data, kinds, folder and folder / CONVERTED, not quiet) as path:
+        with as_parquet(data, kinds, keep, not quiet) as path:
             table = asking.rows_to_predict(path, fitted, features)
             into = partial(asking.predict_to_file, fitted) if folder is None else fitted.predict_to
             rows = into(table, output, *wanted)
-        if folder is not None:
-            rmtree(folder / CONVERTED, ignore_errors=True)
-    facts = {"output": str(output), "rows": rows, "seconds": time.perf_counter() - start}
+        if keep is not None:
+            rmtree(keep, ignore_errors=True)
+    facts = {"output": output, "rows": rows, "seconds": time.perf_counter() - start}
     if json:
         terminal.show_json(facts)
     else:
         show(f"{output}: {counted(rows, 'row')} in {facts['seconds']:.1f} s")
 
 
-def inspect(model: Path, with_cells: bool, report: Path | None, json: bool, **_: Any) -> None:
+def inspect(model: str, with_cells: bool, report: Path | None, json: bool, **_: Any) -> None:
     """Show what is in a model file."""
     fitted = asking.opened(model)
-    facts = {"model": str(model), "bytes": model.stat().st_size, **summary(fitted)}
+    facts = {"model": model, "bytes": asking.size_of(model), **summary(fitted)}
     if with_cells:
         facts["per_cell"] = cells(fitted)
     drawn = report and asking.report_place(report, model)

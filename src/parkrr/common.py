@@ -20,6 +20,7 @@ from parkrr.arrays import as_source, as_tensor, check_weights, naming, real
 from parkrr.cells import CellReport
 from parkrr.checks import check_device
 from parkrr.columns import Columns
+from parkrr.devices import moved
 from parkrr.disk import learned, stays_on_disk, stream
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
@@ -265,7 +266,7 @@ class ParKEstimator(Fitted):
         else:
             rows = learned(table, params, seed, classify)
             self._name_target(rows.target)
-            loaded = rows.load(as_engine(self.engine).local)
+            loaded = moved(rows.load(as_engine(self.engine).local), check_device(self.device))
             self._fit_rows(loaded, seed, left_of(params, process_bytes()))
             self._name(rows.columns)
 

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from parkrr.errors import ParameterError, SourceError, StorageError
-from parkrr.ledger import JOB, Ledger, publishing
+from parkrr.folders import is_url, publishing
+from parkrr.ledger import JOB, Ledger
 from parkrr.progress import progress
 from parkrr.tables import located, matching, write_parquet
 
@@ -59,10 +60,15 @@ def as_parquet(
     if types and not is_csv(path):
         raise ParameterError(f"types must be of a CSV file, but {path!r} is none")
     if not path.lower().endswith(CSV + ARROW):
-        if "://" not in path and not glob.has_magic(path) and not Path(path).exists():
+        if not is_url(path) and not glob.has_magic(path) and not Path(path).exists():
             raise SourceError(path, "there is no such file or folder")
         yield path
     elif keep is not None:
+        if is_url(keep):
+            raise ParameterError(
+                f"{path!r} must be Parquet if what is finished goes to {str(keep)!r}, since other "
+                f"files are converted in that folder; name one of this machine"
+            )
         yield str(kept(path, types, Path(keep).absolute(), shown))
     else:
         with tempfile.TemporaryDirectory(prefix="parkrr-") as folder:
@@ -276,9 +282,15 @@ def is_csv(path: str) -> bool:
     return path.lower().endswith(CSV)
 
 
-def is_file(out: Path) -> bool:
+def is_file(out: str) -> bool:
     """Whether answers go to one file, by its name, and not to a folder."""
-    return out.name.lower().endswith(PARQUET + CSV + ARROW)
+    found = out.lower().endswith(PARQUET + CSV + ARROW)
+    if found and is_url(out):
+        raise ParameterError(
+            f"output must be a folder, such as 's3://bucket/answers', or a file of this machine, "
+            f"got {out!r}"
+        )
+    return found
 
 
 def join_parts(folder: Path, out: Path, labels: Mapping[str, Sequence[str]]) -> None:

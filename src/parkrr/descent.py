@@ -200,7 +200,8 @@ class Descent:
         dA = torch.stack([s.by_matrix * (s.weight / n) for s in slopes]).sum(0)
         self.matrix = self.moved(dA, rate)
         if not self.fixed:
-            slope = dA.new_tensor([sum(s.by_ridge * s.weight for s in slopes) / n])
+            by_ridge = sum(s.by_ridge * s.weight for s in slopes) / n
+            slope = torch.tensor([by_ridge], dtype=torch.float64)
             change = math.exp(-RIDGE_RATE * rate * float(self.steer_ridge(slope)))
             self.ridge = min(max(self.ridge * change, RIDGES[0]), RIDGES[1])
 

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.checks import check_bool, check_bytes
+from parkrr.checks import check_bool, check_bytes, check_device
 from parkrr.columns import from_plain, width_guess
+from parkrr.devices import moved
 from parkrr.diskplan import MEMORY, DiskPlan, groups_of, plan_disk
 from parkrr.engine import Engine, LocalEngine
 from parkrr.errors import ParameterError
@@ -95,16 +96,17 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
 
         folder.kept("skeleton.park", make, lambda path, made: made.write(path))
         ledger = folder.tagged("skeleton.park")
-        decided = Decided.read(Path(ledger.folder, "skeleton.park"), table, params)
-        before = time.perf_counter() - start
-        result = passes(decided, ledger)
+        with ledger.place.local("skeleton.park") as path:  # its centres stay mapped
+            decided = Decided.read(path, table, params)
+            before = time.perf_counter() - start
+            result = moved(passes(decided, ledger), own_device(params))
     seconds = {
         **decided.diary.seconds,
         "look and place": max(0.0, before - sum(decided.diary.seconds.values())),
         "pass": result.place_seconds,
         "cells": result.cells_seconds,
     }
-    looked_at = decided.looked_at
+    looked_at = moved(decided.looked_at, own_device(params))
     return Streamed(result, decided.rows, decided.park, decided.diary, looked_at, seconds)
 
 
@@ -112,16 +114,18 @@ def check_possible(params: dict[str, Any]) -> None:
     """Refuse what could only fail later."""
     for kernel in wish_of(params).families:
         plain_kernel(kernel)
-    if str(params["device"]) != "cpu":
-        raise ParameterError(
-            f"device must be 'cpu' for rows on disk, got {params['device']!r}; load them as arrays"
-        )
+    check_device(own_device(params))
     engine = as_engine(params["engine"])
     if params["checkpoint"] is None and isinstance(engine, RayEngine) and engine.n_nodes > 1:
         raise ParameterError(
             f"checkpoint must be a folder that all {engine.n_nodes} nodes of the Ray cluster see, "
-            f"got None"
+            f"such as 's3://bucket/fit-1', got None"
         )
+
+
+def own_device(params: dict[str, Any]) -> Any:
+    """Where this process computes: the workers of a cluster may have what it lacks."""
+    return "cpu" if isinstance(as_engine(params["engine"]), RayEngine) else params["device"]
 
 
 def passes(decided: "Decided", ledger: Ledger) -> FitResult:
@@ -192,7 +196,10 @@ class Decided(NamedTuple):
         )
         diary = Diary(facts["tried"], facts["seconds"])
         left_out = Block(more["X"], more["Y"], more.get("w"))
-        built = Skeleton(model, facts["scale"], facts["weight"], left_out, facts["counts"])
+        built = Skeleton(
+            *(model, facts["scale"], facts["weight"], left_out, facts["counts"]),
+            device=str(params["device"]),
+        )
         return cls(
             rows, sizes, park, diary, built, torch.tensor(facts["looked_at"], dtype=torch.float64)
         )
@@ -204,6 +211,7 @@ def decide(rows: RowTable, params: dict[str, Any], seed: int) -> Decided:
     sizes = sizes_on_disk(rows, params, engine)
     drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
     sample, kept = rows.sample(drawn, seed, engine)
+    sample = moved(sample, own_device(params))
     left_out = min(sizes.n_left_out, math.ceil(JUDGES * sample.n_rows))
     wish = wish_of(params)
     park = park_of(params, wish, sizes, rows.n_rows, seed)

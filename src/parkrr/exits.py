@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from parkrr.errors import (
@@ -51,7 +50,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 class Interrupted(Exception):
     """Ctrl-C; `folder` holds what is finished, None if nothing is kept."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: str | None = None) -> None:
         super().__init__(folder)
         self.folder = folder
 
@@ -72,7 +71,7 @@ def code_of(error: BaseException | None) -> int:
 
 
 @contextmanager
-def kept_in(folder: Path | None) -> Iterator[None]:
+def kept_in(folder: str | None) -> Iterator[None]:
     """Says of an interrupt where finished work is."""
     try:
         yield

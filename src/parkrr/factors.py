@@ -135,7 +135,7 @@ def cholesky_in_place(A: Tensor) -> Tensor | None:
     LAPACK's columns are the rows of A, so that torch has nothing to copy: a cell of 14,000 rows
     takes 1.6 GB and not 4.7.
     """
-    info = torch.empty(0, dtype=torch.int32, device=A.device)
+    info = torch.empty((), dtype=torch.int32, device=A.device)
     L: Tensor
     L, info = torch.linalg.cholesky_ex(A.mT, out=(A.mT, info))
     return L if int(info) == 0 and float(L.diagonal().min()) > 0 else None

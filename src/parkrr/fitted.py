@@ -19,6 +19,7 @@ from parkrr.checks import check_one_of
 from parkrr.columns import Columns, from_plain
 from parkrr.engine import Engine
 from parkrr.filechecks import check_estimator
+from parkrr.folders import placed
 from parkrr.heldout import HeldOut, as_tensors, from_tensors
 from parkrr.model import Model
 from parkrr.modelfile import (
@@ -130,7 +131,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         path
-            The file; one that is there is replaced.
+            The file, or a URL such as "s3://bucket/minutes.park"; one that is there is replaced.
         centers
             "float32" or "float16" for a smaller file, whose centres are rounded; None keeps them
             as they are.
@@ -169,7 +170,8 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         facts = {**self._plain_facts(), "uncertainty": uncertainty, "statistics": statistics}
         with sound(REFUSED):
             check_estimator(facts, tensors, axes(model), self._known_params())
-        write_model(Path(path), model, facts, tensors, narrow)
+        place, name = placed(path)
+        place.put(name, lambda file: write_model(file, model, facts, tensors, narrow))
         return loss
 
     @classmethod
@@ -286,8 +288,8 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         source
             What :func:`parkrr.scan_parquet` finds; it needs no target.
         folder
-            Where files named part-00000.parquet and so on go. Interrupted, the same call goes on
-            with those that are missing.
+            Where files named part-00000.parquet and so on go, a path or a URL. Interrupted, the
+            same call goes on with those that are missing.
         keys
             Columns to write beside the answers.
         answers

@@ -5,6 +5,7 @@ from pathlib import Path
 from parkrr.classifier import ParKClassifier
 from parkrr.errors import ModelFileError
 from parkrr.filechecks import check_estimator
+from parkrr.folders import placed
 from parkrr.modelfile import axes, damaged, params_of, read_model, sound
 from parkrr.regressor import ParKRegressor
 
@@ -12,7 +13,7 @@ KINDS: tuple[type[ParKRegressor] | type[ParKClassifier], ...] = (ParKRegressor, 
 
 
 def load(path: str | Path) -> ParKRegressor | ParKClassifier:
-    """The model that was saved in a file, ready to predict.
+    """The model that was saved in a file or at a URL, ready to predict.
 
     Nothing of the file is run. Centres and weights stay in it and are mapped, so that processes
     with the same model share one copy; replace a file that is in use, do not write into it. A file
@@ -28,12 +29,18 @@ def load(path: str | Path) -> ParKRegressor | ParKClassifier:
     >>> load(path).predict([[1.0]]).round(3)
     array([0.841])
     """
-    place = Path(path)
-    saved = read_model(place, shared=True)
+    folder, file = placed(path)
+    with folder.local(file) as place:
+        return estimator_of(place)
+
+
+def estimator_of(path: Path) -> ParKRegressor | ParKClassifier:
+    """The model in a file of this machine; a copy that is gone later stays mapped."""
+    saved = read_model(path, shared=True)
     name, kinds = saved.facts.get("estimator"), {kind._kind: kind for kind in KINDS}
     if not isinstance(name, str) or name not in kinds:
         raise ModelFileError(f"{str(path)!r} holds no estimator, but part of a fit")
-    with sound(damaged(place)):
+    with sound(damaged(path)):
         check_estimator(saved.facts, saved.more, axes(saved.model), kinds[name]().get_params())
         estimator = kinds[name](**params_of(saved.facts["params"], saved.model.metric))
         estimator._restore(saved)

@@ -19,9 +19,9 @@ from parkrr.engine import LocalEngine
 from parkrr.errors import ModelFileError, ParameterError
 from parkrr.filechecks import SETTINGS, check_model
 from parkrr.fit import Coarse
+from parkrr.folders import publishing
 from parkrr.intervals import Intervals, Posterior
 from parkrr.kernels import KERNELS, Kernel
-from parkrr.ledger import publishing
 from parkrr.metrics import FeatureMap
 from parkrr.model import CoarseModel, Model
 from parkrr.partition import Blend

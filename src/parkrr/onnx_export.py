@@ -18,8 +18,8 @@ import torch
 from parkrr.answering import Answering
 from parkrr.columns import Columns
 from parkrr.errors import ParameterError
+from parkrr.folders import publishing
 from parkrr.kernels import KERNELS
-from parkrr.ledger import publishing
 from parkrr.model import Cell, Model
 from parkrr.onnx_graph import Graph, Value
 from parkrr.onnx_parts import (

@@ -13,7 +13,7 @@ Data = Annotated[
         "(.arrow, .feather, .ipc).",
     ),
 ]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What 'parkrr fit' has written.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="What 'parkrr fit' has written.")]
 Target = Annotated[
     str, typer.Option("--target", "-t", help="Column to predict; several as a,b.", metavar="NAME")
 ]
@@ -52,12 +52,14 @@ Metric = Annotated[
 ]
 Penalty = Annotated[float | None, typer.Option(help="The ridge, lambda.", metavar="NUMBER")]
 Checkpoint = Annotated[
-    Path | None, typer.Option(help="Folder from which the same command goes on.", metavar="FOLDER")
+    str | None,
+    typer.Option(help="Folder or URL from which the same command goes on.", metavar="FOLDER"),
 ]
 Report = Annotated[
     Path | None,
     typer.Option(
-        help="HTML report to write; of a fit the model's name with .html.", metavar="FILE"
+        help="HTML report to write; of a fit the model's name with .html, but for URLs.",
+        metavar="FILE",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.", metavar="N")]
@@ -66,15 +68,15 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 ModelFile = Annotated[
-    Path, typer.Option("--output", "-o", help="The model file to write.", metavar="FILE")
+    str, typer.Option("--output", "-o", help="The model file or URL to write.", metavar="FILE")
 ]
 AnswersPlace = Annotated[
-    Path,
+    str,
     typer.Option(
         "--output",
         "-o",
-        help="A file (.parquet, .csv, .arrow), or a folder of Parquet files from which the same "
-        "command goes on.",
+        help="A file (.parquet, .csv, .arrow), or a folder or URL for Parquet files, from which "
+        "the same command goes on.",
         metavar="OUT",
     ),
 ]

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from parkrr.columns import Columns, Number
 from parkrr.diskplan import BLOCK_BYTES
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
-from parkrr.ledger import Ledger, publishing
+from parkrr.ledger import Ledger
 from parkrr.progress import progress
 from parkrr.tables import ParquetTable, block_rows, fingerprint, write_parquet
 
@@ -47,7 +46,7 @@ class Predicting:
     coverage
         Of intervals.
     folder
-        Where files go.
+        Where files go, a path or a URL.
     """
 
     answering: Answering
@@ -59,8 +58,8 @@ class Predicting:
 
     def __call__(self, part: Part) -> int:
         """Write one file; how many rows it has."""
-        with publishing(Path(self.folder, part.name)) as temporary:
-            return write_parquet(str(temporary), self.blocks(part.table))
+        with Ledger(self.folder).place.publishing(part.name) as file:
+            return write_parquet(file, self.blocks(part.table))
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:
         """Keys and answers of all rows, a block at a time."""
@@ -134,7 +133,8 @@ def predict_files(predicting: Predicting, table: ParquetTable, engine: Engine, s
     ledger.begin(job)
     slices = table.slices(-(-table.n_rows // SLICE_ROWS))
     parts = [Part(f"part-{k:05d}.parquet", rows) for k, rows in enumerate(slices)]
-    todo = [part for part in parts if not Path(predicting.folder, part.name).exists()]
+    there = ledger.place.names()
+    todo = [part for part in parts if part.name not in there]
     total = sum(part.table.n_rows for part in todo)
     done = 0
     with progress("predicting", total, "rows", shown) as tick:

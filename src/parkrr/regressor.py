@@ -86,14 +86,14 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         10,000 rows and where, in a fit with choices, float32 has a larger held-out error.
         Factorisations are always float64.
     device
-        A torch device. Only the CPU has been tested.
+        A torch device. Only the CPU has been tested, and that no tensor is left on it.
     engine
         Where tasks run: "local", ``LocalEngine(n_threads)``, "ray" or a
         :class:`parkrr.ray_engine.RayEngine`.
     checkpoint
-        A folder for the results of tasks of a fit from files: the same fit, started again,
-        goes on where it was interrupted. With Ray on several machines it must be one that
-        all of them see.
+        A folder, or a URL such as "s3://bucket/fit-1", for the results of tasks of a fit from
+        files: the same fit, started again, goes on where it was interrupted. With Ray on several
+        machines it must be one that all of them see.
     keep_statistics
         Keep what :meth:`partial_fit` and :meth:`forget` need, 8 m_q^2 bytes a cell of m_q centres;
         if True, an automatic number of centres is at most 500 a cell. "auto" keeps up to 1 MB.

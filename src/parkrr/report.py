@@ -26,8 +26,8 @@ from parkrr.diagnostics import (
     theory_of,
     worst_rows,
 )
+from parkrr.folders import publishing
 from parkrr.heldout import COVERAGE, HeldOut
-from parkrr.ledger import publishing
 from parkrr.metrics import FeatureMap
 from parkrr.page import facts, figures, folded, shown, table, whole_page
 from parkrr.plane import feature_names

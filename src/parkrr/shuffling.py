@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from parkrr.cells import CellReport, CellResult, CellTask, fit_cell
+from parkrr.devices import moved
 from parkrr.diskplan import SORT_COPIES
 from parkrr.engine import torch_threads
 from parkrr.errors import ParameterError
@@ -38,16 +39,17 @@ class SortTask:
 
 def sort_slice(skeleton: Skeleton, ledger: Ledger, task: SortTask) -> dict[str, Any]:
     """Publish the rows of a slice by cell: mapped features, targets, weight."""
+    skeleton = skeleton.placed()
     model = skeleton.model
     with torch_threads(1):
         block = joined([skeleton.mapped(block) for block in task.rows.blocks()])
         cell_of = assign(model.kernel, block.X, model.centroids)
     order, counts = grouped(cell_of, len(model.centroids))
-    w = torch.ones(len(order), dtype=block.Y.dtype) if block.w is None else block.w
+    w = block.Y.new_ones(len(order)) if block.w is None else block.w
     table = torch.cat([block.X, block.Y.to(block.X), w[:, None].to(block.X)], 1)[order]
     weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(table[:, -1], counts)]
     facts = {"counts": counts, "weights": weights}
-    ledger.publish(task.name, table.numpy(), facts)
+    ledger.publish(task.name, table.cpu().numpy(), facts)
     return facts
 
 
@@ -67,6 +69,8 @@ class DiskCell:
         Mapped features, and targets.
     dtype
         Of the files.
+    device
+        Where they are loaded to.
     """
 
     ledger: Ledger
@@ -77,6 +81,7 @@ class DiskCell:
     width: int
     n_outputs: int
     dtype: str
+    device: str
 
     @property
     def n_rows(self) -> int:
@@ -91,15 +96,16 @@ class DiskCell:
         ]
         rows = np.concatenate(parts).reshape(-1, each)
         mixed = torch.from_numpy(np.random.default_rng(self.n_rows).permutation(rows))
+        mixed = mixed.to(self.device)
         X, Y, w = torch.split(mixed, [self.width, self.n_outputs, 1], dim=1)
         weighted = bool((w != 1).any())
         return ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
 
 
-def fit_and_publish(ledger: Ledger, task: CellTask) -> CellResult:
-    """Fit a cell and keep its centres and weights."""
+def fit_and_publish(ledger: Ledger, task: CellTask) -> dict[str, Any]:
+    """Fit a cell and keep its centres and weights; what is known of it."""
     with torch_threads(task.n_threads):
-        found = fit_cell(task)
+        found = moved(fit_cell(task), "cpu")
     X, Y, w = found.rows or Block(found.centers[:0], found.weights[:0], None)
     change = found.weights[:0] if found.change is None else found.change
     w = torch.ones(len(X), dtype=torch.float64) if w is None else w
@@ -112,7 +118,7 @@ def fit_and_publish(ledger: Ledger, task: CellTask) -> CellResult:
     }
     numbers = torch.cat([table.double().reshape(-1) for table in tables])
     ledger.publish(cell_name(task.q), numbers.numpy(), facts)
-    return found
+    return facts
 
 
 def cell_name(q: int) -> str:
@@ -185,8 +191,9 @@ class Shuffling:
         weights = np.array([part["weights"] for part in facts.values()]).sum(0)  # (Q,)
         starts = counts.cumsum(1) - counts
         dtype = str(self.skeleton.model.centroids.dtype).removeprefix("torch.")
+        where = (dtype, self.skeleton.device)
         cells = [
-            DiskCell(self.ledger, tuple(facts), tuple(a), tuple(n), float(w), *self.shape, dtype)
+            DiskCell(self.ledger, tuple(facts), tuple(a), tuple(n), float(w), *self.shape, *where)
             for a, n, w in zip(starts.T.tolist(), counts.T.tolist(), weights, strict=True)
         ]
         self.check(cells)
@@ -210,22 +217,19 @@ class Shuffling:
         share = min(JUDGES, self.n_left_out / n)
         left_out = [math.ceil(share * cell.n_rows) for cell in cells]
         tasks = self.park.tasks(cells, total, self.park.seed, left_out)
-        earlier = {task.q: self.published(task.q) for task in tasks}
-        found = {q: result for q, result in earlier.items() if result is not None}
-        todo = sorted((t for t in tasks if t.q not in found), key=lambda task: -task.work)
+        known = self.ledger.known(cell_name(task.q) for task in tasks)
+        todo = [task for task in tasks if known[cell_name(task.q)] is None]
+        todo.sort(key=lambda task: -task.work)
         left = sum(task.cell.n_rows for task in todo)
         with progress("fitting cells", left, "rows", self.park.shown) as tick:
             work = partial(fit_and_publish, self.ledger)
-            for k, result in self.park.engine.run(work, todo):
-                found[todo[k].q] = result
+            for k, facts in self.park.engine.run(work, todo):
+                known[cell_name(todo[k].q)] = facts
                 tick(todo[k].cell.n_rows)
-        return [found[q] for q in sorted(found)]
+        return [self.published(q, known[cell_name(q)]) for q in range(len(cells))]
 
-    def published(self, q: int) -> CellResult | None:
-        """A cell that an earlier run fitted."""
-        facts = self.ledger.facts(cell_name(q))
-        if facts is None:
-            return None
+    def published(self, q: int, facts: dict[str, Any]) -> CellResult:
+        """What a task has published of a cell, and said of it."""
         model = self.skeleton.model
         e, t, m, h = *self.shape, facts["centers"], facts["left_out"]
         sizes = [m * e, m * t, h * e, h * t, h, h * t]

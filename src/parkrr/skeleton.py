@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 
+from parkrr.devices import moved
 from parkrr.fit import Park, as_map, check_kernel_range, with_target_scaled
 from parkrr.ledger import Ledger
 from parkrr.model import Model
@@ -32,6 +33,8 @@ class Skeleton:
         Rows of the table as the cells see them, sorted by cell, that are each to be left out.
     counts
         How many of them are in each cell.
+    device
+        Where tasks compute. What tasks are sent and what they publish is on the CPU.
     """
 
     model: Model
@@ -39,6 +42,11 @@ class Skeleton:
     weight: float
     left_out: Block
     counts: list[int]
+    device: str = "cpu"
+
+    def placed(self) -> "Skeleton":
+        """The same on its device."""
+        return self if self.device == "cpu" else moved(self, self.device)
 
     @property
     def sizes(self) -> list[int]:
@@ -55,10 +63,10 @@ class Skeleton:
     def mapped(self, rows: Block) -> Block:
         """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
         X = self.model.narrowed(rows.X)
-        Y = (rows.Y.double() - self.model.intercept) / self.scale
+        Y = (rows.Y.to(X.device).double() - self.model.intercept) / self.scale
         if self.model.coarse is not None:
             Y = Y - self.model.coarse(X) / self.scale
-        return Block(X, Y, None if rows.w is None else rows.w.double() / self.weight)
+        return Block(X, Y, None if rows.w is None else rows.w.to(X.device).double() / self.weight)
 
 
 def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
@@ -73,14 +81,14 @@ def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
     metric = as_map(park.metric, park.kernel, rows, seeds[0])
     rows = rows.map(partial(metric, dtype=park.dtype)).load()
     check_kernel_range(park.kernel, rows, park.dtype)
-    judging = torch.arange(rows.n_rows) >= rows.n_rows - n_left_out
+    judging = torch.arange(rows.n_rows, device=rows.X.device) >= rows.n_rows - n_left_out
     coarse, rows = park.fit_coarse(rows, judging, seeds[3])
     centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
     centers = []
     for cell in cells:
         m_q = park.centers_of(cell, cell.n_rows / rows.n_rows)
         centers.append(cell.block(slice(0, m_q)).X)  # (m_q, e)
-    zero = [torch.zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
+    zero = [Z.new_zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
     scaled = coarse and replace(coarse, weights=coarse.weights * scale)
     model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
     rows = rows.rows(slice(rows.n_rows - n_left_out, None))
@@ -109,7 +117,7 @@ def finished(
     park: Park,
 ) -> dict[str, dict[str, Any]]:
     """Run the tasks that have no marker, the largest first; what is known of all, in order."""
-    found = {task.name: ledger.facts(task.name) for task in tasks}
+    found = ledger.known(task.name for task in tasks)
     todo = [task for task in tasks if found[task.name] is None]
     todo.sort(key=lambda task: -task.rows.n_rows)  # none is left to run alone
     total = sum(task.rows.n_rows for task in todo)

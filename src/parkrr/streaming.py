@@ -61,10 +61,10 @@ def lengths_of(sizes: Sequence[int], t: int) -> list[int]:
 class Statistics:
     """K'W[K, Y], rows and weight of some cells, in one float64 array."""
 
-    def __init__(self, sizes: Sequence[int], t: int) -> None:
+    def __init__(self, sizes: Sequence[int], t: int, device: str) -> None:
         self.sizes, self.t = sizes, t
         lengths = lengths_of(sizes, t)
-        self.flat = torch.zeros(sum(lengths), dtype=torch.float64)
+        self.flat = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
         self.cells = list(torch.split(self.flat, lengths))
 
     def gram(self, q: int) -> Tensor:
@@ -83,16 +83,17 @@ def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str,
     On one thread, for products on two round differently and a task run again must not.
     """
     with torch_threads(1):
-        stats, facts = added_up(skeleton, task)
-    ledger.publish(task.name, stats.flat.numpy(), facts)
+        stats, facts = added_up(skeleton.placed(), task)
+    ledger.publish(task.name, stats.flat.cpu().numpy(), facts)
     return facts
 
 
 def added_up(skeleton: Skeleton, task: SliceTask) -> tuple[Statistics, dict[str, Any]]:
     """The statistics of a slice, and the weight of its rows."""
     model = skeleton.model
-    stats = Statistics(skeleton.sizes[task.first : task.last], len(model.intercept))
-    wide = torch.empty(0, dtype=torch.float64)
+    sizes = skeleton.sizes[task.first : task.last]
+    stats = Statistics(sizes, len(model.intercept), skeleton.device)
+    wide = stats.flat.new_empty(0)
     weight = 0.0
     for block in task.rows.blocks():
         rows, cell_of, counts = sorted_rows(skeleton, block, task.first, task.last)
@@ -129,7 +130,7 @@ def sorted_rows(
 
 def count_rows(stats: Statistics, rows: Block, counts: list[int]) -> None:
     """Add rows and weight of sorted rows."""
-    w = torch.ones(len(rows.X), dtype=torch.float64) if rows.w is None else rows.w
+    w = rows.Y.new_ones(len(rows.X)) if rows.w is None else rows.w
     each = torch.stack([torch.ones_like(w), w], 1)  # (n, 2)
     for q, part in enumerate(torch.split(each, counts)):
         stats.sums(q).add_(part.sum(0))
@@ -155,11 +156,12 @@ class Total(NamedTuple):
 
 def solve_run(skeleton: Skeleton, ledger: Ledger, total: Total, task: RunTask) -> None:
     """Solve a run of cells and publish their weights; on one thread, as `accumulate`."""
+    skeleton = skeleton.placed()
     t = len(skeleton.model.intercept)
-    stats = Statistics(skeleton.sizes[task.first : task.last], t)
+    stats = Statistics(skeleton.sizes[task.first : task.last], t, skeleton.device)
     for name in task.slices:  # in order, so that the sum is the same whoever made the parts
         part = ledger.read(name, task.start, task.start + len(stats.flat))
-        stats.flat.add_(torch.from_numpy(part))
+        stats.flat.add_(torch.from_numpy(part).to(skeleton.device))
     with torch_threads(1):
         cells = range(task.last - task.first)
         judges = skeleton.judges()[task.first : task.last]
@@ -172,7 +174,7 @@ def solve_run(skeleton: Skeleton, ledger: Ledger, total: Total, task: RunTask) -
     numbers = [fit.weights * skeleton.scale for fit in fits] + [
         fit.change for fit in fits if fit.change is not None
     ]
-    ledger.publish(task.name, torch.cat(numbers).numpy(), facts)
+    ledger.publish(task.name, torch.cat(numbers).cpu().numpy(), facts)
 
 
 def too_short(kernel: Kernel, fit: CellResult) -> bool:
@@ -259,8 +261,8 @@ class Streaming:
             except FileNotFoundError:  # with the disk of a node; then some slices run again
                 continue
         raise ParameterError(
-            f"checkpoint={self.ledger.folder!r} must be a folder that all workers see and keep, "
-            f"but results vanished from it {TRIES} times"
+            f"checkpoint must be a folder that all workers see and keep, but results vanished from "
+            f"{self.ledger.place.called('')!r} {TRIES} times"
         )
 
     def groups(self) -> list[tuple[int, int]]:
@@ -300,7 +302,9 @@ class Streaming:
 
     def run_cells(self, total: Total) -> None:
         """Runs of cells without a marker."""
-        tasks = [task for task in self.run_tasks() if self.ledger.facts(task.name) is None]
+        every = self.run_tasks()
+        found = self.ledger.known(task.name for task in every)
+        tasks = [task for task in every if found[task.name] is None]
         cells = sum(task.last - task.first for task in tasks)
         with progress("solving cells", cells, "cells", self.park.shown) as tick:
             work = partial(solve_run, self.skeleton, self.ledger, total)

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from parkrr.errors import ParameterError, SourceError
+from parkrr.folders import is_url
 from parkrr.sources import cuts
 
 FOOTERS = 16  # read at once: each is a round trip on an object store
@@ -234,7 +235,7 @@ def open_dataset(path: Any, filesystem: Any) -> Any:
 
 def located(path: str, filesystem: Any) -> tuple[Any, str]:
     """Where a path or URL lies, and its path there."""
-    if filesystem is not None or "://" not in path:
+    if filesystem is not None or not is_url(path):
         return filesystem, path
     place, inner = fs.FileSystem.from_uri(path)
     return place, inner
@@ -296,14 +297,14 @@ def naming(path: str) -> Iterator[None]:
         raise SourceError(path, str(error)) from error
 
 
-def write_parquet(path: str, blocks: Iterator[pa.Table]) -> int:
-    """Blocks of rows as one file; how many rows."""
+def write_parquet(where: Any, blocks: Iterator[pa.Table]) -> int:
+    """Blocks of rows as one file, at a path or into an open file; how many rows."""
     first = next(blocks)
     rows = len(first)
     # Predictions hardly repeat: without a dictionary a float column takes two thirds.
     plain = [name for name in first.schema.names if not pa.types.is_string(first[name].type)]
     words = [name for name in first.schema.names if name not in plain]
-    with pq.ParquetWriter(path, first.schema, use_dictionary=words) as writer:
+    with pq.ParquetWriter(where, first.schema, use_dictionary=words) as writer:
         writer.write_table(first)
         for block in blocks:
             writer.write_table(block)

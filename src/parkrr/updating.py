@@ -57,7 +57,7 @@ def sums_of(model: Model, report: list[CellReport], blocks: Iterable[Block]) -> 
     """The sums of the rows that a model was fitted to, raw, a block at a time."""
     zero = torch.zeros(len(report), dtype=torch.float64)
     t = len(model.intercept)
-    grams = [zero.new_zeros(len(Z), len(Z) + t) for Z in model.centers]
+    grams = [Z.new_zeros(len(Z), len(Z) + t, dtype=torch.float64) for Z in model.centers]
     ridge = report[0].penalty * report[0].weight  # lambda_q n_q = lambda n of every cell
     sums = Sums(grams, zero, zero, zero, ridge, 1.0)
     for block in blocks:
