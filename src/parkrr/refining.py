@@ -23,6 +23,7 @@ SHARPENED = 2  # times, before the descent proper
 WARM_STEPS = 8  # before each sharpening
 HEAT = 16  # steps, after which the best kernel of each shape goes on
 DOUBT = 1.15  # errors of descents less than this apart may be in either order
+VOTED_ROWS = 200_000  # with more, votes on these, which divide all rows, leave descents no time
 LAST_RUN = (40, 200)  # fewest and most steps of these, falling to zero
 ROWS_A_STEP = 40  # so many rows for each of them, in between
 MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
@@ -112,7 +113,8 @@ class Refining:
             own = [runner for runner in runners if runner.shape == shape]
             least = min(runner.descent.error for runner in own)
             close = [runner for runner in own if runner.descent.error <= DOUBT * least]
-            if len(close) > 1:
+            close.sort(key=lambda runner: runner.descent.error)
+            if len(close) > 1 and self.rows.n_rows <= VOTED_ROWS:
                 close.sort(key=lambda runner: self.vote(self.reached(runner), who, ()).error)
             found.append(close[0])
         return found
