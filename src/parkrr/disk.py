@@ -196,10 +196,8 @@ class Decided(NamedTuple):
         )
         diary = Diary(facts["tried"], facts["seconds"])
         left_out = Block(more["X"], more["Y"], more.get("w"))
-        built = Skeleton(
-            *(model, facts["scale"], facts["weight"], left_out, facts["counts"]),
-            device=str(params["device"]),
-        )
+        scale, weight, counts = facts["scale"], facts["weight"], facts["counts"]
+        built = Skeleton(model, scale, weight, left_out, counts, str(params["device"]))
         return cls(
             rows, sizes, park, diary, built, torch.tensor(facts["looked_at"], dtype=torch.float64)
         )

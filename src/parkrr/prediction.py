@@ -15,6 +15,7 @@ from parkrr.columns import Columns, Number
 from parkrr.diskplan import BLOCK_BYTES
 from parkrr.engine import Engine
 from parkrr.errors import ParameterError
+from parkrr.folders import open_folder
 from parkrr.ledger import Ledger
 from parkrr.progress import progress
 from parkrr.tables import ParquetTable, block_rows, fingerprint, write_parquet
@@ -58,7 +59,7 @@ class Predicting:
 
     def __call__(self, part: Part) -> int:
         """Write one file; how many rows it has."""
-        with Ledger(self.folder).place.publishing(part.name) as file:
+        with open_folder(self.folder).publishing(part.name) as file:
             return write_parquet(file, self.blocks(part.table))
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:

@@ -111,12 +111,11 @@ class Refining:
         changed three of ten fits: HIGGS from 0.2045 to 0.2024, pol from 0.0552 to 0.0545 and
         elevators from 0.3332 to 0.3320, on rows held out of training rows.
         """
-        found = []
-        for shape in dict.fromkeys(runner.shape for runner in slowest_first(runners)):
-            own = [runner for runner in runners if runner.shape == shape]
-            least = min(runner.descent.error for runner in own)
+        found, ranked = [], sorted(runners, key=lambda runner: runner.descent.error)
+        for shape in dict.fromkeys(runner.shape for runner in reversed(ranked)):  # slowest first
+            own = [runner for runner in ranked if runner.shape == shape]
+            least = own[0].descent.error
             close = [runner for runner in own if runner.descent.error <= DOUBT * least]
-            close.sort(key=lambda runner: runner.descent.error)
             if len(close) > 1 and VOTED_ROWS[0] <= self.rows.n_rows <= VOTED_ROWS[1]:
                 close.sort(key=lambda runner: self.vote(self.reached(runner), who, ()).error)
             found.append(close[0])
@@ -222,8 +221,3 @@ class Refining:
         ends = (start / FARTHEST, start * FARTHEST)
         found, best = best_lengthscale(lambda at: poll.best(kernel.at(at)), start, steps, ends)
         return kernel.at(found), best
-
-
-def slowest_first(runners: list[Runner]) -> list[Runner]:
-    """Those with the largest error first, so that time is left for them."""
-    return sorted(runners, key=lambda runner: -runner.descent.error)
