@@ -16,10 +16,10 @@ import onnxruntime
 import torch
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.calibration import fitted
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
-from parkrr.metrics import standardising, with_scores
-from parkrr.partition import Blend
+from parkrr.kernels.feature_map import standardising, with_scores
+from parkrr.partition.centroids import Blend
+from parkrr.uncertainty.calibration import fitted
 from recording import record
 
 FEATURES, FITTED = 6, 10_000

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from parkrr import load
 from parkrr.errors import ModelFileError, NotFiniteError
-from parkrr.summary import summary
+from parkrr.report.summary import summary
 from recording import record
 
 FIXTURES = Path(__file__).parent.parent / "tests" / "fixtures"

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from parkrr.engine import LocalEngine, torch_threads
+from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
-from parkrr.problem import LocalProblem, Shard, summed
-from parkrr.sources import ArraySource
+from parkrr.runtime.engine import LocalEngine, torch_threads
+from parkrr.solvers.problem import LocalProblem, Shard, summed
 from recording import record
 
 ENTRIES = 3e8  # kernel values in a pass

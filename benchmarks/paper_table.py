@@ -18,14 +18,14 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import datasets
-from parkrr.engine import LocalEngine
-from parkrr.fit import Park, with_target_scaled
+from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
-from parkrr.metrics import FeatureMap
-from parkrr.model import Model
-from parkrr.partition import HARD
-from parkrr.solvers import Falkon
-from parkrr.sources import ArraySource
+from parkrr.kernels.feature_map import FeatureMap
+from parkrr.park.algorithm import Park, with_target_scaled
+from parkrr.park.model import Model
+from parkrr.partition.centroids import HARD
+from parkrr.runtime.engine import LocalEngine
+from parkrr.solvers.solvers import Falkon
 from recording import record
 
 

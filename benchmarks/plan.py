@@ -54,7 +54,7 @@ class Peak:
         return self
 
     def watch(self):
-        from parkrr.heap import process_bytes
+        from parkrr.runtime.memory import process_bytes
 
         while not self.over.wait(0.02):
             self.bytes = max(self.bytes, process_bytes())
@@ -102,7 +102,7 @@ def named(name, settings, n):
 
 
 def watched(model, *data):
-    from parkrr.heap import process_bytes
+    from parkrr.runtime.memory import process_bytes
 
     plan = model.plan(*data)
     began, start = process_bytes(), time.perf_counter()

@@ -30,10 +30,10 @@ import pyarrow.parquet as pq
 import torch
 
 from parkrr import ParKRegressor, load, scan_parquet
-from parkrr.diskplan import BLOCK_BYTES
-from parkrr.problem import add_gram
-from parkrr.settings import as_engine
-from parkrr.tables import block_rows
+from parkrr.data.parquet import block_rows
+from parkrr.planning.disk_sizes import BLOCK_BYTES
+from parkrr.planning.settings import as_engine
+from parkrr.solvers.problem import add_gram
 from recording import RESULTS, record
 
 FILE_ROWS, GROUP_ROWS = 10_000_000, 1_000_000

@@ -78,7 +78,7 @@ def widths(model):
 def judged_regressor():
     """The estimator, keeping the residuals of rows left out for a baseline of constant width."""
     from parkrr import ParKRegressor
-    from parkrr.posterior import by_cell, schur_complement
+    from parkrr.uncertainty.novelty import by_cell, schur_complement
 
     class Judged(ParKRegressor):
         def _learn_uncertainty(self, result, park, predicted):

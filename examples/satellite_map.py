@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from parkrr import ParKRegressor
 from parkrr.kernels import Laplacian
-from parkrr.partition import Blend
+from parkrr.partition.centroids import Blend
 
 
 def measured(path):

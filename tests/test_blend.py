@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian
-from parkrr.model import CoarseModel
-from parkrr.partition import HARD, Blend
+from parkrr.park.algorithm import Coarse
+from parkrr.park.model import CoarseModel
+from parkrr.partition.centroids import HARD, Blend
 from plain import plain
 
 GAUSSIAN = Gaussian(1.0)

@@ -7,10 +7,10 @@ import pytest
 from sklearn.metrics import log_loss
 
 from parkrr import ParKClassifier, load, scan_parquet
-from parkrr.calibration import Affine, Isotonic, calibration_from, learn_calibration
-from parkrr.calibration import log_loss as our_log_loss
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
+from parkrr.uncertainty.calibration import Affine, Isotonic, calibration_from, learn_calibration
+from parkrr.uncertainty.calibration import log_loss as our_log_loss
 from plain import PLAIN
 
 

@@ -17,11 +17,15 @@ import pytest
 from typer.testing import CliRunner
 
 import parkrr
-from parkrr import ParKRegressor, asking, conversion, exits, load, scan_parquet, terminal
+from parkrr import ParKRegressor, load, scan_parquet
 from parkrr.__main__ import main
-from parkrr.cli import app
+from parkrr.cli import arguments as asking
+from parkrr.cli import exit_codes as exits
+from parkrr.cli import terminal
+from parkrr.cli.app import app
+from parkrr.data import csv as conversion
+from parkrr.data.storage import open_folder
 from parkrr.errors import CellError, StorageError
-from parkrr.folders import open_folder
 
 N = 1500
 QUICK = ("--kernel", "gaussian", "--metric", "standard", "--penalty", "1e-3", "--n-cells", "2")
@@ -430,7 +434,7 @@ def test_a_failure_inside_a_cell_ends_with_the_code_of_its_cause():
 
 
 def test_an_unexpected_error_shows_where_it_came_from(folder, monkeypatch):
-    monkeypatch.setattr("parkrr.commands.summary", lambda model: 1 / 0)
+    monkeypatch.setattr("parkrr.cli.commands.summary", lambda model: 1 / 0)
     done = run("inspect", folder / "y.park")
     assert done.exit_code == exits.UNEXPECTED
     assert "error: division by zero" in done.stderr
@@ -485,7 +489,7 @@ def test_lines_in_a_terminal_are_broken_between_words_but_not_before_units(monke
 
 def test_without_typer_the_command_line_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "parkrr.cli")
+    monkeypatch.delitem(sys.modules, "parkrr.cli.app")
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == exits.MISSING
@@ -515,9 +519,9 @@ finally:
 INTERRUPTED = """
 import os, signal, sys
 import parkrr
-print({"typer", "rich", "parkrr.cli"} & set(sys.modules))
+print({"typer", "rich", "parkrr.cli.app"} & set(sys.modules))
 from parkrr.__main__ import main
-from parkrr.ledger import Ledger
+from parkrr.out_of_core.checkpoint import Ledger
 publish = Ledger.publish
 def stopping(self, name, *rest):
     Ledger.publish = publish

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.columns import ONE_HOT, SHRINK, from_plain, learn_columns, merged_tallies, tally
+from parkrr.data.encoders import ONE_HOT, SHRINK, from_plain, learn_columns, merged_tallies, tally
 from parkrr.errors import ParameterError
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from parkrr import ParKClassifier, ParKRegressor, load
-from parkrr.engine import torch_threads
+from parkrr.runtime.engine import torch_threads
 from plain import PLAIN
 
 THREADS = 16

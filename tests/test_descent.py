@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from parkrr.descent import Ball, Descent
-from parkrr.engine import LocalEngine
+from parkrr.data.rows import ArraySource, Block
 from parkrr.kernels import Gaussian, Matern
-from parkrr.metrics import mixed
-from parkrr.partition import rows_around
-from parkrr.sources import ArraySource, Block
+from parkrr.kernels.feature_map import mixed
+from parkrr.partition.centroids import rows_around
+from parkrr.runtime.engine import LocalEngine
+from parkrr.tuning.metric_descent import Ball, Descent
 
 RIDGE = 0.3
 
@@ -85,7 +85,7 @@ def test_no_step_is_taken_after_the_deadline():
 
 @pytest.mark.parametrize("block", [7, 1000])
 def test_rows_around_anchors_are_the_nearest(block, monkeypatch):
-    monkeypatch.setattr("parkrr.partition.AROUND_ROWS", block)
+    monkeypatch.setattr("parkrr.partition.centroids.AROUND_ROWS", block)
     X = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 2)))
     found = rows_around(ArraySource(X, X), X[:3], 6)
     expected = torch.cdist(X[:3], X).argsort(1)[:, :6]

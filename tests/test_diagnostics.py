@@ -9,8 +9,8 @@ import torch
 
 import reference
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.cells import CellReport
-from parkrr.diagnostics import (
+from parkrr.errors import ParameterError
+from parkrr.inspection.diagnostics import (
     balance,
     border_jumps,
     cell_table,
@@ -20,12 +20,12 @@ from parkrr.diagnostics import (
     theory_of,
     worst_rows,
 )
-from parkrr.errors import ParameterError
+from parkrr.inspection.projection import leading_plane, limits
 from parkrr.kernels import Gaussian, Laplacian
-from parkrr.metrics import FeatureMap
-from parkrr.partition import Blend
-from parkrr.plane import leading_plane, limits
-from parkrr.theory import theory
+from parkrr.kernels.feature_map import FeatureMap
+from parkrr.park.cells import CellReport
+from parkrr.partition.centroids import Blend
+from parkrr.theory.bounds import theory
 from plain import PLAIN
 
 SETTLED = {**PLAIN, "kernel": Gaussian(1.0), "penalty": 1e-4, "n_cells": 5, "random_state": 0}

@@ -5,8 +5,10 @@ import inspect
 import pytest
 
 import parkrr
-from parkrr import diagnostics, engine, fit, kernels, metrics, partition, plan, plots, theory
-from parkrr.ray_engine import RayEngine
+from parkrr.inspection import diagnostics
+from parkrr.planning import plan
+from parkrr.plots import plots
+from parkrr.theory import bounds as theory
 
 CLASSES = [parkrr.ParKRegressor, parkrr.ParKClassifier]
 METHODS = [
@@ -15,7 +17,7 @@ METHODS = [
     for name, method in inspect.getmembers(kind, inspect.isfunction)
     if not name.startswith("_") and method.__module__.startswith("parkrr")
 ]
-KERNELS = [kernels.Gaussian, kernels.Laplacian, kernels.Matern, kernels.Polynomial, kernels.Linear]
+EXPORTED = [getattr(parkrr, name) for name in parkrr.PUBLIC]
 PICTURES = [picture for name, picture in vars(plots).items() if name.startswith("plot_")]
 QUESTIONS = [
     diagnostics.balance,
@@ -27,16 +29,9 @@ QUESTIONS = [
     theory.theory,
 ]
 OTHERS = [
-    parkrr.load,
-    parkrr.scan_parquet,
-    engine.LocalEngine,
-    RayEngine,
-    fit.Coarse,
-    metrics.FeatureMap,
-    partition.Blend,
     plan.Plan,
 ]
-PUBLIC = [*CLASSES, *METHODS, *KERNELS, *PICTURES, *QUESTIONS, *OTHERS]
+PUBLIC = [*METHODS, *EXPORTED, *PICTURES, *QUESTIONS, *OTHERS]
 
 
 @pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__qualname__)

@@ -8,9 +8,9 @@ from pyarrow import fs
 
 from ondisk import frame, on_disk, write
 from parkrr import load, scan_parquet
+from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError, StorageError
-from parkrr.folders import open_folder
-from parkrr.ledger import Ledger
+from parkrr.out_of_core.checkpoint import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_changed_parameter_is_named_beside_the_bucket_without_its_keys(fitted,
 
 
 def test_answers_in_a_bucket_are_those_on_disk(fitted, table, s3, tmp_path, monkeypatch):
-    monkeypatch.setattr("parkrr.prediction.SLICE_ROWS", 3000)
+    monkeypatch.setattr("parkrr.out_of_core.predict_files.SLICE_ROWS", 3000)
     _, model = fitted
     there = open_folder(s3("answers"))
     assert model.predict_to(table, s3("answers"), keys=["y"]) == 12_000

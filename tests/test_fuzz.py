@@ -28,8 +28,9 @@ from oddities import (
     words_of,
     write_files,
 )
-from parkrr import ParKClassifier, ParKRegressor, exits, load, scan_parquet
-from parkrr.cli import app
+from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr.cli import exit_codes as exits
+from parkrr.cli.app import app
 from parkrr.errors import ParKError
 from plain import PLAIN
 from test_properties import SETTINGS, tables

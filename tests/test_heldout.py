@@ -33,7 +33,7 @@ def test_the_error_of_a_cell_is_that_of_its_rows_left_out():
 
 @pytest.mark.parametrize("scale", ["constant", "posterior", "learned"])
 def test_about_nine_in_ten_rows_left_out_are_in_their_interval(scale, monkeypatch):
-    monkeypatch.setattr("parkrr.intervals.narrowest", lambda _: scale)
+    monkeypatch.setattr("parkrr.uncertainty.intervals.narrowest", lambda _: scale)
     kept = regressor().held_out_
     inside = (kept["lower"] <= kept["truth"]) & (kept["truth"] <= kept["upper"])
     assert 0.85 < inside.mean() < 0.95

@@ -9,15 +9,15 @@ import torch
 import reference
 from parkrr import ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
-from parkrr.intervals import (
+from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
+from parkrr.uncertainty.intervals import (
     LEVELS,
     Intervals,
     Posterior,
     cell_factors,
     conformal_quantiles,
 )
-from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
-from parkrr.posterior import last_pivot, schur_complement
+from parkrr.uncertainty.novelty import last_pivot, schur_complement
 from plain import PLAIN
 
 

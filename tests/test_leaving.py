@@ -8,10 +8,10 @@ import reference
 from ondisk import frame, on_disk, write
 from ondisk import rows as made
 from parkrr import scan_parquet
+from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
-from parkrr.problem import LocalProblem
-from parkrr.solvers import Direct, Falkon
-from parkrr.sources import ArraySource
+from parkrr.solvers.problem import LocalProblem
+from parkrr.solvers.solvers import Direct, Falkon
 from plain import plain
 
 N, MANY, LEFT_OUT, RIDGE = 60, 400, 12, 0.05
@@ -133,7 +133,7 @@ def test_a_cell_in_which_no_row_is_left_out_is_fitted_too(tmp_path):
 
 def test_rows_left_out_stand_for_all_when_they_are_capped(monkeypatch):
     """Rows sorted by a feature: those left out are not the last of them."""
-    monkeypatch.setattr("parkrr.fit.LEFT_OUT_VALUES", 50 * 100)
+    monkeypatch.setattr("parkrr.park.algorithm.LEFT_OUT_VALUES", 50 * 100)
     X = np.sort(np.random.default_rng(0).uniform(size=(3000, 1)), 0)
     model = plain(n_cells=1, n_centers=100, random_state=0)
     left_out, _ = left_out_of(model, X, X[:, 0])

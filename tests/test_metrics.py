@@ -6,7 +6,14 @@ import torch
 from scipy.stats import norm, rankdata
 
 from parkrr.kernels import Gaussian, Laplacian, Matern
-from parkrr.metrics import places, pulled_back, root, score_knots, standardising, with_scores
+from parkrr.kernels.feature_map import (
+    places,
+    pulled_back,
+    root,
+    score_knots,
+    standardising,
+    with_scores,
+)
 
 RADIAL = [Gaussian(1.3), Laplacian(2.0), Matern(1.1, 0.5), Matern(1.1, 1.5), Matern(0.9, 2.5)]
 

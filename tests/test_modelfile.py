@@ -16,12 +16,13 @@ from safetensors.torch import save_file
 import modelreader
 from fuzz import as_rows, taken_apart
 from ondisk import frame, on_disk, write
-from parkrr import ParKClassifier, ParKRegressor, load, model, scan_parquet
+from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.errors import ModelFileError
-from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian, Matern, Radial
-from parkrr.metrics import FeatureMap
-from parkrr.partition import Blend
+from parkrr.kernels.feature_map import FeatureMap
+from parkrr.park import model
+from parkrr.park.algorithm import Coarse
+from parkrr.partition.centroids import Blend
 from plain import PLAIN, plain
 
 FIXTURES = Path(__file__).parent / "fixtures"

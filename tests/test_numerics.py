@@ -10,19 +10,14 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from parkrr.cells import CellTask, fit_cell
-from parkrr.engine import LocalEngine, torch_threads
+from parkrr.data.rows import ArraySource
 from parkrr.errors import CellError, NotFiniteError
-from parkrr.factors import Factor
 from parkrr.kernels import Gaussian, Laplacian, Linear
-from parkrr.problem import LocalProblem, kernel_of_rows
-from parkrr.solvers import (
-    Direct,
-    Falkon,
-    cheaper,
-    conjugate_gradient,
-)
-from parkrr.sources import ArraySource
+from parkrr.park.cells import CellTask, fit_cell
+from parkrr.runtime.engine import LocalEngine, torch_threads
+from parkrr.solvers.factors import Factor
+from parkrr.solvers.problem import LocalProblem, kernel_of_rows
+from parkrr.solvers.solvers import Direct, Falkon, cheaper, conjugate_gradient
 from plain import plain
 
 
@@ -101,8 +96,8 @@ def test_the_tolerance_does_not_depend_on_the_scale_of_the_target():
 
 
 def test_an_automatic_number_of_centres_is_bounded_in_a_cell(monkeypatch):
-    monkeypatch.setattr("parkrr.planning.ONE_CELL", 100)
-    monkeypatch.setattr("parkrr.planning.LARGE_CELL_CENTERS", 40)
+    monkeypatch.setattr("parkrr.planning.sizes.ONE_CELL", 100)
+    monkeypatch.setattr("parkrr.planning.sizes.LARGE_CELL_CENTERS", 40)
     X = rows_of(300).numpy()
     [cell] = plain(n_cells=1).fit(X, X[:, 0]).report_
     assert cell.centers == 40

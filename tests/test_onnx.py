@@ -13,13 +13,14 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from sklearn.exceptions import NotFittedError
 
-from parkrr import ParKClassifier, ParKRegressor, onnx_export, onnx_graph
-from parkrr.calibration import fitted
+from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Radial
-from parkrr.lifting import exp_
-from parkrr.metrics import FeatureMap, standardising, with_scores
-from parkrr.partition import Blend
+from parkrr.kernels.blocks import exp_
+from parkrr.kernels.feature_map import FeatureMap, standardising, with_scores
+from parkrr.partition.centroids import Blend
+from parkrr.persistence import onnx_export, onnx_graph
+from parkrr.uncertainty.calibration import fitted
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(600, 3)) * [1.0, 5.0, 0.2] + [0.0, 100.0, -3.0]

@@ -8,16 +8,13 @@ import torch
 
 import reference
 from parkrr import ParKClassifier
-from parkrr.engine import LocalEngine
-from parkrr.factors import Preconditioner
+from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
-from parkrr.partition import assign, select_greedy
-from parkrr.problem import LocalProblem, kernel_of_rows
-from parkrr.solvers import (
-    Direct,
-    Falkon,
-)
-from parkrr.sources import ArraySource
+from parkrr.partition.centroids import assign, select_greedy
+from parkrr.runtime.engine import LocalEngine
+from parkrr.solvers.factors import Preconditioner
+from parkrr.solvers.problem import LocalProblem, kernel_of_rows
+from parkrr.solvers.solvers import Direct, Falkon
 from plain import PLAIN, plain
 
 KERNELS = [
@@ -246,10 +243,10 @@ def test_block_size_does_not_change_the_answer(solver, block_bytes, rows, monkey
     X, Y = rows
     settings = {"n_cells": 3, "solver": solver, "tol": 1e-12, "random_state": 0}
     expected = plain(n_centers=50, **settings).fit(X, Y).predict(X)
-    monkeypatch.setattr("parkrr.lifting.BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr("parkrr.lifting.SHORTEST_BLOCK", 1)
-    monkeypatch.setattr("parkrr.model.RUN_BYTES", block_bytes)
-    monkeypatch.setattr("parkrr.fit.ASSIGN_ROWS", 11)
+    monkeypatch.setattr("parkrr.kernels.blocks.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("parkrr.kernels.blocks.SHORTEST_BLOCK", 1)
+    monkeypatch.setattr("parkrr.park.model.RUN_BYTES", block_bytes)
+    monkeypatch.setattr("parkrr.park.algorithm.ASSIGN_ROWS", 11)
     actual = plain(n_centers=50, **settings).fit(X, Y).predict(X)
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
 

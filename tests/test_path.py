@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
-from parkrr.path import leave_one_out, penalty_path
-from parkrr.problem import LocalProblem
-from parkrr.solvers import (
-    Direct,
-)
-from parkrr.sources import ArraySource
+from parkrr.solvers.penalty_path import leave_one_out, penalty_path
+from parkrr.solvers.problem import LocalProblem
+from parkrr.solvers.solvers import Direct
 
 PENALTIES = torch.logspace(-6, 0, 7, dtype=torch.float64)
 

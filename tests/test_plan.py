@@ -11,15 +11,15 @@ import torch
 
 from ondisk import write
 from parkrr import ParKClassifier, ParKRegressor, scan_parquet
-from parkrr.costs import Shape, Spread, bytes_of, seconds_of
 from parkrr.errors import BudgetError, ParameterError
-from parkrr.factors import cholesky_in_place
-from parkrr.heap import process_bytes
 from parkrr.kernels import Matern
-from parkrr.pace import Pace, measured_pace
-from parkrr.planning import choose_sizes, fitting_seconds
-from parkrr.problem import kernel_of_rows
-from parkrr.words import told_bytes
+from parkrr.planning.costs import Shape, Spread, bytes_of, seconds_of
+from parkrr.planning.machine_speed import Pace, measured_pace
+from parkrr.planning.sizes import choose_sizes, fitting_seconds
+from parkrr.runtime.formatting import told_bytes
+from parkrr.runtime.memory import process_bytes
+from parkrr.solvers.factors import cholesky_in_place
+from parkrr.solvers.problem import kernel_of_rows
 from plain import PLAIN, plain
 
 STEADY = Pace(*[1e-3] * 3, *[1e-9] * 4, 1e-10, 1e-5)
@@ -52,14 +52,14 @@ def rows(n=1000, d=3):
 
 @pytest.mark.parametrize("seconds", [20.0, 200.0])
 def test_sizes_keep_the_time_budget_by_the_cost_model(seconds, monkeypatch):
-    monkeypatch.setattr("parkrr.planning.measured_pace", lambda *_: STEADY)
+    monkeypatch.setattr("parkrr.planning.sizes.measured_pace", lambda *_: STEADY)
     sizes = choose_sizes(shape(), None, None, seconds, None)
     found = shape(n_cells=sizes.n_cells, n_centers=sizes.n_centers)
     assert fitting_seconds(found) <= seconds / 2
 
 
 def test_a_larger_budget_gives_larger_cells(monkeypatch):
-    monkeypatch.setattr("parkrr.planning.measured_pace", lambda *_: STEADY)
+    monkeypatch.setattr("parkrr.planning.sizes.measured_pace", lambda *_: STEADY)
     few, many = (choose_sizes(shape(), None, None, s, None).n_cells for s in (400.0, 40.0))
     assert few < many
 
@@ -151,7 +151,7 @@ TRIES = [(n, cells) for n in (2000, 5000, 10_000, 14_000, 40_000) for cells in (
 
 @pytest.mark.parametrize(("n", "cells"), TRIES)
 def test_a_fit_that_would_exceed_its_memory_is_refused_before_it_starts(n, cells, monkeypatch):
-    monkeypatch.setattr("parkrr.fit.Park.fit", lambda *_: pytest.fail("it started"))
+    monkeypatch.setattr("parkrr.park.algorithm.Park.fit", lambda *_: pytest.fail("it started"))
     X = np.random.default_rng(0).normal(size=(n, 4))
     limit = 0.9 * 8 * (n / cells) ** 2  # a matrix of a mean cell alone is larger
     model = plain(n_cells=cells, n_centers=n, max_memory=limit)
@@ -179,7 +179,7 @@ def test_a_budget_is_a_parameter():
 
 
 def test_a_fit_larger_than_what_is_free_warns(monkeypatch):
-    monkeypatch.setattr("parkrr.plan.free_bytes", lambda: 1e6)
+    monkeypatch.setattr("parkrr.planning.plan.free_bytes", lambda: 1e6)
     with pytest.warns(ResourceWarning, match="set max_memory"):
         plain().fit(*rows())
 

@@ -14,12 +14,13 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from parkrr import ParKClassifier, ParKRegressor, load, plots
-from parkrr.cells import CellReport
+from parkrr import ParKClassifier, ParKRegressor, load
 from parkrr.errors import ParameterError, StorageError
 from parkrr.kernels import Gaussian, Linear
-from parkrr.page import folded, shown, table
-from parkrr.report import scores, short, warnings_of, write_report
+from parkrr.park.cells import CellReport
+from parkrr.plots import plots
+from parkrr.report.html import folded, shown, table
+from parkrr.report.report import scores, short, warnings_of, write_report
 from plain import PLAIN
 
 mpl.use("Agg")

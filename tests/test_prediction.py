@@ -7,9 +7,9 @@ import pytest
 
 from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
+from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError
-from parkrr.folders import open_folder
-from parkrr.partition import Blend
+from parkrr.partition.centroids import Blend
 from plain import plain
 
 
@@ -35,7 +35,7 @@ def test_every_row_has_its_prediction_beside_its_key(fitted, tmp_path):
 
 def test_only_missing_parts_are_predicted_again(fitted, tmp_path, monkeypatch):
     table, model = fitted
-    monkeypatch.setattr("parkrr.prediction.SLICE_ROWS", 3000)
+    monkeypatch.setattr("parkrr.out_of_core.predict_files.SLICE_ROWS", 3000)
     model.predict_to(table, tmp_path)
     (tmp_path / "part-00002.parquet").unlink()
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("part-*")}

@@ -31,9 +31,9 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from ondisk import frame, on_disk, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
-from parkrr.folders import open_folder  # noqa: E402
-from parkrr.ray_engine import FIRST_MEMORY, RayEngine, Try  # noqa: E402
-from parkrr.streaming import accumulate, solve_run  # noqa: E402
+from parkrr.data.storage import open_folder  # noqa: E402
+from parkrr.out_of_core.statistics_pass import accumulate, solve_run  # noqa: E402
+from parkrr.runtime.ray_engine import FIRST_MEMORY, RayEngine, Try  # noqa: E402
 from plain import plain  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -144,7 +144,7 @@ def test_a_fit_whose_node_is_removed_is_the_undisturbed_one(
     table = scan_parquet(write(tmp_path / "rows", n=60_000), target="y")
     whole = on_disk(tmp_path / "whole").fit(table)
     work = partial(held_accumulate, tmp_path, "127.0.0.4")
-    monkeypatch.setattr("parkrr.streaming.accumulate", work)
+    monkeypatch.setattr("parkrr.out_of_core.statistics_pass.accumulate", work)
     fit = on_disk(tmp_path / "c", engine="ray").fit
     thread, found = in_the_background(lambda: {"model": fit(table)})
     held(tmp_path)
@@ -216,7 +216,7 @@ def test_partial_sums_lost_with_a_node_are_made_again(cluster, tmp_path, monkeyp
     whole = on_disk(tmp_path / "whole").fit(table)
     names = sorted(path.stem for path in (tmp_path / "whole").glob("statistics-*.json"))
     lost = {}
-    monkeypatch.setattr("parkrr.streaming.solve_run", slow_solve_run)
+    monkeypatch.setattr("parkrr.out_of_core.statistics_pass.solve_run", slow_solve_run)
 
     def steal():
         losing(tmp_path / "c", names, lost)

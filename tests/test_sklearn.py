@@ -16,11 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.engine import LocalEngine
-from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian, Laplacian
-from parkrr.metrics import FeatureMap
-from parkrr.partition import Blend
+from parkrr.kernels.feature_map import FeatureMap
+from parkrr.park.algorithm import Coarse
+from parkrr.partition.centroids import Blend
+from parkrr.runtime.engine import LocalEngine
 from plain import PLAIN, plain
 
 CONFIGURATIONS = [

@@ -15,14 +15,14 @@ import torch
 
 from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
-from parkrr.disk import decide, learned
-from parkrr.diskplan import plan_disk
-from parkrr.engine import LocalEngine
+from parkrr.data.encoded_table import RowTable, Target
 from parkrr.errors import CheckpointError, ParameterError, SourceError, StorageError
-from parkrr.ledger import Ledger
-from parkrr.rowtable import RowTable, Target
-from parkrr.shuffling import Shuffling
-from parkrr.streaming import Streaming
+from parkrr.out_of_core.checkpoint import Ledger
+from parkrr.out_of_core.fit import decide, learned
+from parkrr.out_of_core.sorted_pass import Shuffling
+from parkrr.out_of_core.statistics_pass import Streaming
+from parkrr.planning.disk_sizes import plan_disk
+from parkrr.runtime.engine import LocalEngine
 from reference import nystrom_weights
 
 
@@ -408,13 +408,13 @@ def test_a_refused_fit_can_be_tried_again_with_more_memory(table, tmp_path):
     ("text", "wanted"), [("4GB", 4e9), ("1.5 g", 1.5e9), ("800MB", 8e8), (7, 7.0)]
 )
 def test_memory_may_be_written_in_words(text, wanted):
-    from parkrr.checks import check_bytes
+    from parkrr.errors import check_bytes
 
     assert check_bytes("max_memory", text) == wanted
 
 
 def test_memory_that_is_no_number_is_refused():
-    from parkrr.checks import check_bytes
+    from parkrr.errors import check_bytes
 
     with pytest.raises(ParameterError, match="max_memory must be bytes"):
         check_bytes("max_memory", "much")

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from parkrr.kernels import Gaussian, Laplacian, Linear
-from parkrr.partition import assign
-from parkrr.theory import theory
+from parkrr.partition.centroids import assign
+from parkrr.theory.bounds import theory
 
 
 def orthogonal(n_cells=3, n=20):

@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from parkrr import ParKClassifier, ParKRegressor
+from parkrr.data.rows import ArraySource, canonical, judges, merged
 from parkrr.errors import ParameterError
-from parkrr.gradients import gradient_products
-from parkrr.kernels import Gaussian, Matern
-from parkrr.scouting import median_distance, walk
-from parkrr.sources import ArraySource, canonical, judges, merged
+from parkrr.kernels import Gaussian, Matern, gradient_products
+from parkrr.tuning.sample_search import median_distance, walk
 from plain import plain
 
 AUTO = {"random_state": 0}

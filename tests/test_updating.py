@@ -8,9 +8,9 @@ import torch
 from ondisk import on_disk, rows, write
 from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
-from parkrr.fit import Coarse
 from parkrr.kernels import Gaussian
-from parkrr.partition import Blend
+from parkrr.park.algorithm import Coarse
+from parkrr.partition.centroids import Blend
 from plain import PLAIN, plain
 
 FIRST, LATER = slice(0, 600), slice(600, 1000)

@@ -33,9 +33,9 @@ from pydantic import (
 from starlette.requests import ClientDisconnect
 
 from parkrr import load
-from parkrr.columns import Category, Moment
-from parkrr.engine import LocalEngine
+from parkrr.data.encoders import Category, Moment
 from parkrr.errors import ParKError
+from parkrr.runtime.engine import LocalEngine
 
 DRAINED = 8  # times the most bytes: so much is read and dropped, so that a client hears the answer
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds

@@ -4,36 +4,72 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parkrr.classifier import ParKClassifier
-    from parkrr.loading import load
-    from parkrr.regressor import ParKRegressor
-    from parkrr.tables import scan_parquet
+    from parkrr.data import scan_parquet
+    from parkrr.estimators import ParKClassifier, ParKRegressor, load
+    from parkrr.kernels import (
+        FeatureMap,
+        Gaussian,
+        Laplacian,
+        Linear,
+        Matern,
+        Polynomial,
+    )
+    from parkrr.park import Coarse
+    from parkrr.partition import Blend
+    from parkrr.runtime import LocalEngine
+    from parkrr.runtime.ray_engine import RayEngine
 
-__all__ = ["ParKClassifier", "ParKRegressor", "__version__", "load", "scan_parquet"]
+__all__ = [
+    "Blend",
+    "Coarse",
+    "FeatureMap",
+    "Gaussian",
+    "Laplacian",
+    "Linear",
+    "LocalEngine",
+    "Matern",
+    "ParKClassifier",
+    "ParKRegressor",
+    "Polynomial",
+    "RayEngine",
+    "__version__",
+    "load",
+    "scan_parquet",
+]
 __version__ = "0.1.0.dev0"
 
-HOMES = {
-    "ParKClassifier": "parkrr.classifier",
-    "ParKRegressor": "parkrr.regressor",
-    "load": "parkrr.loading",
-    "scan_parquet": "parkrr.tables",
+# The folder that each public name comes from; docs/api lists the same names.
+PUBLIC = {
+    "Blend": "partition",
+    "Coarse": "park",
+    "FeatureMap": "kernels",
+    "Gaussian": "kernels",
+    "Laplacian": "kernels",
+    "Linear": "kernels",
+    "LocalEngine": "runtime",
+    "Matern": "kernels",
+    "ParKClassifier": "estimators",
+    "ParKRegressor": "estimators",
+    "Polynomial": "kernels",
+    "RayEngine": "runtime.ray_engine",
+    "load": "estimators",
+    "scan_parquet": "data",
 }
+MODULES = ("errors", "inspection", "kernels", "plots", "theory")
 
 
 def __getattr__(name: str) -> Any:
-    """A public name or a module, imported when it is first asked for.
+    """Import a public name or module on first access.
 
-    torch and scikit-learn take 3 s, for which `parkrr --help` and completion in a shell would wait.
+    torch and scikit-learn take 3 s to import, for which `parkrr --help` and completion in a
+    shell would wait.
     """
-    if name in HOMES:
-        return getattr(import_module(HOMES[name]), name)
-    try:
+    if name in PUBLIC:
+        return getattr(import_module(f"parkrr.{PUBLIC[name]}"), name)
+    if name in MODULES:
         return import_module(f"parkrr.{name}")
-    except ModuleNotFoundError as missing:
-        if missing.name != f"parkrr.{name}":
-            raise
-        raise AttributeError(f"module 'parkrr' has no attribute {name!r}") from None
+    raise AttributeError(f"module 'parkrr' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *MODULES])

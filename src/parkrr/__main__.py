@@ -2,14 +2,14 @@
 
 import sys
 
-MISSING = 8  # as in parkrr.exits, which needs more than this module may
+MISSING = 8  # as in parkrr.cli.exit_codes, which needs more than this module may
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line, or say what it needs."""
     try:
-        from parkrr.cli import app  # noqa: PLC0415 - typer and rich are optional
+        from parkrr.cli.app import app  # noqa: PLC0415 - typer and rich are optional
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise

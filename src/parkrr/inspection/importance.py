@@ -1,0 +1,34 @@
+"""Which features a model listens to: how much its values change along each of them."""
+
+import torch
+from torch import Tensor
+
+from parkrr.kernels import Radial, gradients, mixed
+from parkrr.park import Model
+from parkrr.partition import assign
+
+ROWS = 2000  # at which gradients are taken
+
+
+def importances(model: Model, X: Tensor) -> Tensor:
+    """The mean squared slope along each feature times its variance, (d,), of sum one.
+
+    Slopes are those of the nearest cell and the coarse level at raw rows X (n, d), of a model
+    with a radial kernel. A feature and its normal scores count together.
+    """
+    assert isinstance(model.kernel, Radial)
+    Z, coarse = model.narrowed(X), model.coarse
+    G = Z.new_zeros(len(model.intercept), *Z.shape)  # (t, n, e)
+    if coarse is not None and isinstance(coarse.kernel, Radial):
+        G += gradients(coarse.kernel, coarse.weights, coarse.centers, Z)
+    cell_of = assign(model.kernel, Z, model.centroids)
+    for q in sorted(set(cell_of.tolist())):
+        at = cell_of == q
+        G[:, at] += gradients(model.kernel, model.weights[q], model.centers[q], Z[at]).to(G.dtype)
+    G = G.double()
+    if model.metric.matrix is not None:
+        G = mixed(G, model.metric.matrix.to(G).t())  # by columns, before the matrix
+    columns = model.metric.columns(X, torch.float64) if model.metric.origin is not None else X
+    changes = G.square().sum((0, 1)) * columns.double().var(0, correction=0)  # (e,)
+    scores = changes.reshape(-1, X.shape[1]).sum(0)
+    return scores / scores.sum().clamp_min(1e-300)

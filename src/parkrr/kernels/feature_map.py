@@ -1,0 +1,194 @@
+"""Maps in front of the kernel: in what units distances are measured.
+
+Knows rows, not models. A map is part of the model, plain tensors: features are centred and
+scaled, beside them may stand their normal scores, and a matrix mixes and weighs the lot.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parkrr.kernels.blocks import coordinate_limit
+
+CLIPPED = 0.005  # share of values at each end that does not count for a feature's spread
+KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows
+MAPPED_ROWS = 2**14  # at a time, so that a dozen passes over them stay in cache
+BINNED_ROWS, BINS = 1024, 1024  # rows from which the search for knots begins with a table
+SMALLEST_WEIGHT = 1e-6  # of a direction in the learned metric, beside the largest
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """x -> ((x - origin) scale, scores of x) matrix, in a dtype that may be shorter.
+
+    Parameters
+    ----------
+    origin, scale
+        Shape (d,). None leaves rows as they are.
+    knots, levels
+        Values of each feature and their normal scores, between which scores are linear,
+        shape (d, k); None for no scores. An increasing function of a feature has the same
+        scores, so that no outlier and no unit can matter.
+    matrix
+        Weights (e,) of the columns, or a matrix (e, e) that mixes them; None leaves them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from parkrr.kernels.feature_map import FeatureMap
+    >>> FeatureMap(torch.ones(2), torch.tensor([1.0, 10.0]))(torch.zeros(1, 2), torch.float32)
+    tensor([[ -1., -10.]])
+    """
+
+    origin: Tensor | None = None
+    scale: Tensor | None = None
+    knots: Tensor | None = None
+    levels: Tensor | None = None
+    matrix: Tensor | None = None
+
+    def __call__(self, X: Tensor, dtype: torch.dtype) -> Tensor:
+        """Rows X (n, d) as the kernel sees them, shape (n, e)."""
+        if self.origin is None:
+            return X.to(dtype)
+        if self.knots is not None and len(X) > MAPPED_ROWS:
+            return torch.cat([self(part, dtype) for part in torch.split(X, MAPPED_ROWS)])
+        F = self.columns(X, dtype)
+        if self.matrix is None:
+            return F
+        return bounded(mixed(F, self.matrix.to(F)))
+
+    def columns(self, X: Tensor, dtype: torch.dtype) -> Tensor:
+        """What the matrix mixes, shape (n, d) or with scores (n, 2 d)."""
+        assert self.origin is not None
+        # Shifted before it is narrowed, so that 1.6e9 + 1 still differs from 1.6e9.
+        F = X - self.origin.to(X)
+        if self.scale is not None:
+            largest = torch.finfo(F.dtype).max
+            F = F.clamp_(-largest, largest).mul_(self.scale.to(F))
+        limit = min(1e38, coordinate_limit(F.shape[1], dtype))
+        F = F.clamp_(-limit, limit).to(dtype)
+        return F if self.knots is None else torch.cat([F, self.scores(X).to(dtype)], 1)
+
+    def width(self, d: int) -> int:
+        """How many columns the matrix mixes, of d features."""
+        return d if self.knots is None else 2 * d
+
+    def scores(self, X: Tensor) -> Tensor:
+        """The normal score of each value of X (n, d), shape (n, d)."""
+        assert self.knots is not None
+        assert self.levels is not None
+        knots, levels = self.knots.to(X), self.levels.to(X)  # (d, k)
+        values = X.T.contiguous().clamp(knots[:, :1], knots[:, -1:])  # (d, n)
+        after = places(knots, values).clamp_(1, knots.shape[1] - 1)
+        low, high = knots.gather(1, after - 1), knots.gather(1, after)
+        width = (high / 2 - low / 2).clamp_min(torch.finfo(X.dtype).tiny)
+        part = ((values / 2 - low / 2) / width).clamp_(0, 1)
+        return torch.lerp(levels.gather(1, after - 1), levels.gather(1, after), part).T
+
+    def with_matrix(self, matrix: Tensor | None) -> "FeatureMap":
+        """The same columns, mixed by another matrix."""
+        return replace(self, matrix=matrix)
+
+
+def places(knots: Tensor, values: Tensor) -> Tensor:
+    """How many knots (d, k) lie below each of the values (d, n), shape (d, n).
+
+    What searchsorted does, in half of its time for many values: a table of even bins says where
+    to begin, and few steps of bisection without a branch are left. With 9 features and 256 knots
+    searchsorted took 0.5 of the 3.6 microseconds a row of a pass over files.
+    """
+    if values.shape[1] < BINNED_ROWS:
+        return torch.searchsorted(knots, values)
+    k, low, high = knots.shape[1], knots[:, :1], knots[:, -1:]
+    width = (high - low) / BINS  # (d, 1)
+    # No value lies above the last knot, so its copies, which fill up few knots, are out of the way.
+    copies = torch.nn.functional.pad(knots[:, :-1] == high, (1, 0))
+    knots = knots.masked_fill(copies, torch.inf)
+    width = torch.where((width > 0) & width.isfinite(), width, torch.inf)
+    # A value near the end of a bin may be put in the next one, so a bin covers three.
+    edges = torch.arange(-1, BINS + 2, device=knots.device).to(knots)
+    below = torch.searchsorted(knots, low + (edges * width).nan_to_num(0.0))  # (d, bins + 3)
+    begin, most = below[:, :-3], int((below[:, 3:] - below[:, :-3]).max())
+    bins = ((values - low) / width).nan_to_num_(0.0).clamp_(0, BINS - 1).long()
+    at = begin.contiguous().gather(1, bins)
+    padded = torch.cat([knots, torch.full_like(low, torch.inf)], 1)
+    for step in (2**power for power in reversed(range(most.bit_length()))):
+        probe = (at + step - 1).clamp_max_(k)
+        at += step * (padded.gather(1, probe) < values)
+    return at
+
+
+def pulled_back(M: Tensor, matrix: Tensor) -> Tensor:
+    """An average gradient outer product (e, e) of mixed columns, before the matrix."""
+    A = matrix.to(M)
+    return A[:, None] * M * A if A.ndim == 1 else A @ M @ A.T
+
+
+def mixed(F: Tensor, matrix: Tensor) -> Tensor:
+    """Columns F (n, e) weighed by weights (e,), or mixed by a matrix (e, e)."""
+    return F * matrix if matrix.ndim == 1 else F @ matrix
+
+
+def bounded(F: Tensor) -> Tensor:
+    """Coordinates kept where |x|^2 is finite, in place."""
+    limit = coordinate_limit(F.shape[1], F.dtype)
+    return F.clamp_(-limit, limit)
+
+
+def centering(X: Tensor) -> FeatureMap:
+    """The map that only shifts rows, from a sample X (n, d)."""
+    X = X.double()
+    size = X.abs().amax(0).clamp_min(1e-300)  # (d,)  or sums of values near 1e308 overflow
+    return FeatureMap(origin=(X / size).mean(0) * size)
+
+
+def standardising(X: Tensor) -> FeatureMap:
+    """The map to zero mean and unit spread, from a sample X (n, d).
+
+    The spread is the standard deviation of values clipped at their 0.5 and 99.5 % quantiles,
+    so that a few wild values do not blank a feature out; where that is zero, of all values.
+    A constant feature is left out: it is multiplied by zero.
+    """
+    X = X.double()
+    size = X.abs().amax(0).clamp_min(1e-300)  # (d,)
+    ordered = (X / size).sort(0).values
+    last = len(X) - 1
+    low, high = ordered[round(CLIPPED * last)], ordered[round((1 - CLIPPED) * last)]  # (d,)
+    clipped = ordered.clamp(low, high)
+    spread, whole = clipped.std(0, correction=0), ordered.std(0, correction=0)
+    spread = torch.where(spread > 1e-12, spread, whole)
+    varies = spread > 1e-12
+    scale = torch.where(varies, 1 / torch.where(varies, spread * size, 1.0), 0.0)
+    return FeatureMap(clipped.mean(0) * size, scale)
+
+
+def with_scores(base: FeatureMap, X: Tensor) -> FeatureMap:
+    """The map with normal scores beside the features, from a sample X (n, d)."""
+    pairs = [score_knots(column) for column in X.double().cpu().numpy().T]
+    parts = (np.stack(part) for part in zip(*pairs, strict=True))
+    knots, levels = (torch.from_numpy(part).to(X.device) for part in parts)  # (d, k) each
+    return replace(base, knots=knots, levels=levels)
+
+
+def score_knots(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values of one feature and their normal scores, of unit spread; KNOTS each."""
+    knots, counts = np.unique(values, return_counts=True)
+    below = (np.cumsum(counts) - counts / 2) / len(values)  # half of its own kind
+    levels = torch.special.ndtri(torch.from_numpy(below)).numpy()
+    levels = levels / max(1e-12, np.sqrt(counts @ levels**2 / len(values)))
+    if len(knots) == 1:
+        levels = np.zeros(1)
+    kept = np.arange(len(knots))
+    if len(knots) > KNOTS:
+        kept = np.searchsorted(below, np.linspace(below[0], below[-1], KNOTS)).clip(0, kept[-1])
+    kept = np.pad(kept, (0, KNOTS - len(kept)), mode="edge")  # the same length for all
+    return knots[kept], levels[kept]
+
+
+def root(M: Tensor) -> Tensor:
+    """M^(1/2) with largest eigenvalue one, of a positive matrix (e, e) or its diagonal (e,)."""
+    values, V = (M, None) if M.ndim == 1 else torch.linalg.eigh(M)
+    weights: Tensor = (values / values.max()).clamp_min(SMALLEST_WEIGHT**2).sqrt()  # (e,)
+    return weights if V is None else (V * weights) @ V.T

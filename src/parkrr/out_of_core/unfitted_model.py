@@ -1,0 +1,125 @@
+"""All of a model but its weights, decided on a sample; how rows meet it, and tasks over slices."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from parkrr.data import ArraySource, Block, RowTable, grouped
+from parkrr.out_of_core.checkpoint import Ledger
+from parkrr.park import Model, Park, as_map, check_kernel_range, with_target_scaled
+from parkrr.runtime import moved, progress
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """All of a model but its weights, and what turns rows of the table into its rows.
+
+    Parameters
+    ----------
+    model
+        With weights of zero.
+    scale
+        Of the target.
+    weight
+        Mean weight of the rows of the sample, which becomes one.
+    left_out
+        Rows of the table as the cells see them, sorted by cell, that are each to be left out.
+    counts
+        How many of them are in each cell.
+    device
+        Where tasks compute. What tasks are sent and what they publish is on the CPU.
+    """
+
+    model: Model
+    scale: float
+    weight: float
+    left_out: Block
+    counts: list[int]
+    device: str = "cpu"
+
+    def placed(self) -> "Skeleton":
+        """The same on its device."""
+        return self if self.device == "cpu" else moved(self, self.device)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(Z) for Z in self.model.centers]
+
+    def judges(self) -> list[Block]:
+        """Those rows of each cell."""
+        X, Y, w = self.left_out
+        counts = self.counts
+        weights = [None] * len(counts) if w is None else torch.split(w, counts)
+        parts = zip(torch.split(X, counts), torch.split(Y, counts), weights, strict=True)
+        return [Block(*part) for part in parts]
+
+    def mapped(self, rows: Block) -> Block:
+        """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
+        X = self.model.narrowed(rows.X)
+        Y = (rows.Y.to(X.device).double() - self.model.intercept) / self.scale
+        if self.model.coarse is not None:
+            Y = Y - self.model.coarse(X) / self.scale
+        return Block(X, Y, None if rows.w is None else rows.w.to(X.device).double() / self.weight)
+
+
+def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
+    """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
+
+    Rows drawn uniformly from all cells are m rho_q of each, up to chance. The last rows of the
+    sample are left out in turn, and are centres only if the others are too few.
+    """
+    seeds = np.random.SeedSequence(park.seed).generate_state(4).tolist()
+    weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
+    rows, intercept, scale = with_target_scaled(sample, park.fit_intercept, park.dtype)
+    metric = as_map(park.metric, park.kernel, rows, seeds[0])
+    rows = rows.map(partial(metric, dtype=park.dtype)).load()
+    check_kernel_range(park.kernel, rows, park.dtype)
+    judging = torch.arange(rows.n_rows, device=rows.X.device) >= rows.n_rows - n_left_out
+    coarse, rows = park.fit_coarse(rows, judging, seeds[3])
+    centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
+    centers = []
+    for cell in cells:
+        m_q = park.centers_of(cell, cell.n_rows / rows.n_rows)
+        centers.append(cell.block(slice(0, m_q)).X)  # (m_q, e)
+    zero = [Z.new_zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
+    scaled = coarse and replace(coarse, weights=coarse.weights * scale)
+    model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
+    rows = rows.rows(slice(rows.n_rows - n_left_out, None))
+    order, counts = grouped(model.cell_of(rows.X), len(centroids))
+    return Skeleton(model, scale, weight, rows.block(order), counts)
+
+
+class TableTask(Protocol):
+    """A slice of a table, by the name of its result."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> RowTable: ...
+
+
+Slice = TypeVar("Slice", bound=TableTask)
+
+
+def finished(
+    label: str,
+    work: Callable[[Slice], dict[str, Any]],
+    tasks: Sequence[Slice],
+    ledger: Ledger,
+    park: Park,
+) -> dict[str, dict[str, Any]]:
+    """Run the tasks that have no marker, the largest first; what is known of all, in order."""
+    found = ledger.known(task.name for task in tasks)
+    todo = [task for task in tasks if found[task.name] is None]
+    todo.sort(key=lambda task: -task.rows.n_rows)  # none is left to run alone
+    total = sum(task.rows.n_rows for task in todo)
+    with progress(label, total, "rows", park.shown) as tick:
+        for k, facts in park.engine.run(work, todo):
+            found[todo[k].name] = facts
+            tick(todo[k].rows.n_rows)
+    return found

@@ -1,0 +1,286 @@
+"""Centroids and cells: which rows belong together (paper, section 3.1).
+
+Knows kernels and rows, not what is fitted inside a cell.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parkrr.data import ArraySource, draw
+from parkrr.kernels import Kernel, Section
+
+# Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
+# as 100 +- 10, so a share of four times the mean cannot pass for three.
+PARTITION_ROWS_PER_CELL = 100
+# A cell is light below and heavy above this part of the mean. Decided on a sample and for the
+# number of cells asked for, so well inside what holds for all rows and the cells there are:
+# a tenth, and four times.
+LIGHT, HEAVY = 0.2, 2.7
+BALANCE_ROUNDS = 30  # taxi at Q = 512 needs 5 to 15
+AROUND_ROWS = 2**16  # at a time, in a search for neighbours
+SPLIT_ROWS = 100  # of a heavy cell, to choose from: with 1,000 it chose outliers again
+
+
+def select_greedy(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) -> Tensor:
+    """Centroids far from the span of those before, eq. (7): the largest Schur complement.
+
+    The Schur complements of all rows are the residual diagonal of a partial Cholesky
+    factorisation with pivoting, so a step costs one kernel column and no K_q^-1. Ties go
+    to the smaller row number. Stops early when no row is left outside the span.
+
+    Parameters
+    ----------
+    X
+        Candidates, shape (n, d).
+
+    Returns
+    -------
+    Tensor
+        Row numbers in the order chosen, shape (at most n_centroids,).
+    """
+    return pivots(kernel, X, n_centroids, lambda schur: int(schur.argmax()))
+
+
+def select_rpcholesky(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) -> Tensor:
+    """As greedy, but the next row is drawn with probability proportional to its complement."""
+    rng = np.random.default_rng(seed)
+
+    def pick(schur: Tensor) -> int:
+        mass = schur.cumsum(0)
+        c = torch.searchsorted(mass, rng.random() * float(mass[-1]), right=True)
+        return min(int(c), len(schur) - 1)
+
+    return pivots(kernel, X, n_centroids, pick)
+
+
+def select_uniform(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) -> Tensor:
+    """Rows drawn uniformly without replacement (the paper's ParK-Uni)."""
+    return draw(len(X), min(n_centroids, len(X)), seed)
+
+
+def pivots(kernel: Kernel, X: Tensor, count: int, pick: Callable[[Tensor], int]) -> Tensor:
+    """Row numbers picked one by one from the Schur complements given those before."""
+    X = X.double()
+    section = kernel.against(X)
+    A = section.lift(X)  # (n, d')
+    schur = kernel.diag(X).clone()  # (n,)  SC_q of each row
+    rounding = float(schur.max()) * len(X) * torch.finfo(X.dtype).eps
+    F = X.new_zeros(min(count, len(X)), len(X))  # (Q, n)  rows of the Cholesky factor
+    chosen: list[int] = []
+    for q in range(len(F)):
+        if float(schur.max()) <= rounding:
+            break
+        c = pick(schur)  # at q = 0 the first line of eq. (7), since SC_0(c) = K(c, c)
+        column = section(A[c : c + 1])[0] - F[:q, c] @ F[:q]  # (n,)
+        F[q] = column / schur[c].sqrt()
+        schur = (schur - F[q].square()).clamp_min_(0)
+        schur[c] = 0  # exact, so that no row is chosen twice
+        chosen.append(c)
+    return torch.tensor(chosen or [0], device=X.device)  # one row, even if K is zero
+
+
+CENTROIDS: dict[str, Callable[[Kernel, Tensor, int, int], Tensor]] = {
+    "greedy": select_greedy,
+    "rpcholesky": select_rpcholesky,
+    "uniform": select_uniform,
+}
+
+
+def choose_centroids(
+    kernel: Kernel, X: Tensor, rule: str, n_cells: int, *, n_candidates: int, seed: int
+) -> Tensor:
+    """Q rows of X (n, d) by the named rule, among n_candidates of them, shape (Q, d)."""
+    if n_candidates < len(X):
+        X = X[draw(len(X), n_candidates, seed)]
+    return X[CENTROIDS[rule](kernel, X, n_cells, seed)]
+
+
+def balanced(
+    kernel: Kernel,
+    X: Tensor,
+    w: Tensor | None,
+    centroids: Tensor,
+    *,
+    rule: str,
+    lightest: float,
+    seed: int,
+) -> Tensor:
+    """Centroids whose cells are of like weight; shape (about Q, d).
+
+    Greedy centroids are outliers: at Q = 512 on a million taxi rides the largest cell held
+    50 times the mean and the smallest one row. Until no cell is far from the mean, those
+    too light lose their centroid, so that their rows go to the next nearest, and those too
+    heavy are split by the rule that chose the centroids, applied to their own rows. The
+    last round only merges.
+
+    Parameters
+    ----------
+    X, w
+        A sample of rows, shape (n, d), and their weights, shape (n,).
+    lightest
+        No cell may be lighter than this, whatever the mean.
+    """
+    weights = torch.ones(len(X), device=X.device) if w is None else w
+    seeds = np.random.default_rng(seed)
+    # The mean stays that of the cells asked for: were it to fall with every split, data with
+    # outliers (HIGGS divided by its variance) would end with five times as many cells.
+    mean = float(weights.sum()) / len(centroids)
+    for left in reversed(range(BALANCE_ROUNDS)):
+        cell_of = assign(kernel, X, centroids)
+        weight = torch.bincount(cell_of, weights.double(), minlength=len(centroids))  # (Q,)
+        light = weight < max(LIGHT * mean, lightest)
+        light[weight.argmax()] = False
+        heavy = (weight > max(HEAVY * mean, 2 * lightest)).nonzero()[:, 0].tolist()
+        parts = []
+        for q in heavy if left else []:
+            n_parts, own = int(weight[q] / mean), X[cell_of == q]
+            parts.append(split_cell(kernel, own, rule, n_parts, int(seeds.integers(2**31))))
+            light[q] = len(parts[-1]) > 0  # its own centroid goes, if it could be split
+        if not bool(light.any()):
+            break
+        centroids = torch.cat([centroids[~light], *parts])
+    return centroids
+
+
+def split_cell(kernel: Kernel, X: Tensor, rule: str, n_parts: int, seed: int) -> Tensor:
+    """Centroids that divide the rows X (n, d) of one cell; none if all rows are the same."""
+    rows = X[draw(len(X), min(len(X), SPLIT_ROWS), seed)]
+    chosen: Tensor = torch.unique(rows[CENTROIDS[rule](kernel, rows, n_parts, seed)], dim=0)
+    return chosen if len(chosen) > 1 else chosen[:0]
+
+
+def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
+    """The cell of each row: its nearest centroid in feature space, eq. (5).
+
+    K(x, x) is the same for every centroid, so the argmin needs only
+    K(c, c) - 2 K(x, c). Ties go to the smaller cell number.
+
+    Parameters
+    ----------
+    X
+        Rows to place, shape (n, d).
+    centroids
+        Shape (Q, d).
+
+    Returns
+    -------
+    Tensor
+        Cell numbers in [0, Q), shape (n,).
+    """
+    return nearest_cell(kernel.distance(centroids), X)
+
+
+def nearest_cell(section: Section, X: Tensor) -> Tensor:
+    """As `assign`, by distances to centroids that are prepared, shape (n,)."""
+    A = section.lift(X)  # (n, d')
+    rows = section.block_rows(len(A))
+    workspace = section.workspace(rows)
+    cell_of = np.empty(len(A), dtype=np.int64)
+    for start in range(0, len(A), rows):
+        part = A[start : start + rows]
+        D = section.values(part, [buffer[: len(part)] for buffer in workspace], near=True)
+        argmin(D, out=cell_of[start : start + rows])
+    return torch.from_numpy(cell_of).to(X.device)
+
+
+class Answers(NamedTuple):
+    """Which cells answer for which rows, and with what share."""
+
+    row: Tensor  # (p,)
+    cell: Tensor  # (p,)
+    share: Tensor  # (p,)  of each row they add up to one
+
+
+@dataclass(frozen=True)
+class Blend:
+    """How many cells answer for a row, and how their answers are weighed.
+
+    With g_j the gap between the squared distances to the j-th nearest centroid and to the
+    nearest, cell j has the weight (1 - g_j / min(width, g_{k+1}))_+^2, divided by their sum.
+    A cell's weight has fallen to zero when it stops being among the k nearest, so that
+    predictions are continuous. One nearest cell is the paper's rule, eq. (14).
+
+    Parameters
+    ----------
+    n_nearest
+        k, the most cells that answer for a row.
+    width
+        The gap at which a cell no longer answers, in the units of mapped rows, squared.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from parkrr.kernels import Gaussian
+    >>> from parkrr.partition.centroids import Blend
+    >>> halfway, cells = torch.tensor([[0.5]]), torch.tensor([[0.0], [1.0], [3.0]])
+    >>> Blend(n_nearest=2, width=1.0).answers(Gaussian().distance(cells), halfway).share
+    tensor([0.5000, 0.5000])
+    """
+
+    n_nearest: int = 1
+    width: float = 0.0
+
+    def n_answering(self, n_cells: int) -> int:
+        """The most of so many cells that answer for a row: k, or the nearest alone."""
+        k = min(self.n_nearest, n_cells - 1)
+        return k if k > 1 and self.width > 0 else 1
+
+    def answers(self, compass: Section, X: Tensor) -> Answers:
+        """The cells of each row of X (n, e), by distances to the centroids."""
+        k = self.n_answering(compass.right.shape[1])
+        if k == 1:
+            return alone(nearest_cell(compass, X), X.dtype)
+        cells, gaps = nearest(compass, X, k + 1)  # (n, k + 1) each
+        shares = self.shares(gaps)  # (n, k)
+        row, place = shares.nonzero(as_tuple=True)
+        return Answers(row, cells[row, place], shares[row, place])
+
+    def shares(self, gaps: Tensor) -> Tensor:
+        """The shares of the k nearest cells from k + 1 gaps (n, k + 1), shape (n, k)."""
+        reach = gaps[:, -1:].clamp(torch.finfo(gaps.dtype).tiny, self.width)
+        weights = (1 - gaps[:, :-1] / reach).clamp_min_(0).square_()
+        return weights / weights.sum(1, keepdim=True)
+
+
+def alone(cell_of: Tensor, dtype: torch.dtype) -> Answers:
+    """Each row answered by its own cell (n,)."""
+    row = torch.arange(len(cell_of), device=cell_of.device)
+    return Answers(row, cell_of, torch.ones_like(row, dtype=dtype))
+
+
+HARD = Blend()  # the nearest cell alone
+
+
+def nearest(section: Section, X: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Numbers of the `count` nearest, by distances, and their gaps to the first, (n, count)."""
+    A = section.lift(X)
+    blocks = torch.split(A, section.block_rows(len(A)))
+    found = [section(block).topk(count, dim=1, largest=False) for block in blocks]
+    distances = torch.cat([part.values for part in found])
+    return torch.cat([part.indices for part in found]), distances - distances[:, :1]
+
+
+def argmin(D: Tensor, out: NDArray[np.int64]) -> None:
+    """The first smallest entry of each row of D (n, Q) into out (n,)."""
+    if D.device.type == "cpu":  # torch's argmin reads 0.5e9 entries/s there, numpy's 6e9
+        np.argmin(D.numpy(), axis=1, out=out)
+    else:
+        out[:] = D.argmin(1).cpu().numpy()
+
+
+def rows_around(rows: ArraySource, anchors: Tensor, size: int) -> Tensor:
+    """The `size` rows nearest to each of the anchors (a, e), shape (a, size)."""
+    distances, numbers = [], []
+    for first, block in enumerate(rows.blocks(AROUND_ROWS)):
+        D = block.X.square().sum(1) - 2 * anchors @ block.X.T  # (a, b), less |anchor|^2
+        found = D.topk(min(size, D.shape[1]), largest=False)
+        distances.append(found.values)
+        numbers.append(found.indices + first * AROUND_ROWS)
+    best = torch.cat(distances, 1).topk(min(size, rows.n_rows), largest=False).indices
+    return torch.cat(numbers, 1).gather(1, best)

@@ -1,0 +1,1 @@
+"""A fitted model as plain facts, and as one HTML page."""
