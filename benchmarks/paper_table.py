@@ -21,7 +21,7 @@ import datasets
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
 from parkrr.kernels.feature_map import FeatureMap
-from parkrr.park.algorithm import Park, with_target_scaled
+from parkrr.park.algorithm import FitSettings, with_target_scaled
 from parkrr.park.model import Model
 from parkrr.partition.centroids import HARD
 from parkrr.runtime.engine import LocalEngine
@@ -59,7 +59,7 @@ def error(metric, y, predicted):
 
 def settings(task, seed):
     """The paper to the letter."""
-    return Park(
+    return FitSettings(
         kernel=Gaussian(task.sigma),
         penalty=task.penalty,
         metric="euclidean",

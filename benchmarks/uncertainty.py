@@ -80,7 +80,7 @@ def judged_regressor():
     from parkrr import ParKRegressor
     from parkrr.uncertainty.novelty import by_cell, schur_complement
 
-    class Judged(ParKRegressor):
+    class Scored(ParKRegressor):
         def _learn_uncertainty(self, result, park, predicted):
             self.residuals = (result.left_out.Y - predicted)[:, 0].abs().numpy()
             self.novelty_left_out = left_out_novelty(result)
@@ -105,7 +105,7 @@ def judged_regressor():
 
         return float(by_cell(model, left_out.X, left_out.cell, outside, 2).mean())
 
-    return Judged
+    return Scored
 
 
 def JudgedRegressor(**settings):

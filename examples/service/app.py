@@ -33,7 +33,7 @@ from pydantic import (
 from starlette.requests import ClientDisconnect
 
 from parkrr import load
-from parkrr.data.encoders import Category, Moment
+from parkrr.data.encoders import Category, DateTime
 from parkrr.errors import ParKError
 from parkrr.runtime.engine import LocalEngine
 
@@ -187,7 +187,7 @@ def kinds_of(model):
 def kind_of(column):
     if isinstance(column, Category):
         return WORD
-    if isinstance(column, Moment):
+    if isinstance(column, DateTime):
         return MOMENT if column.elapsed else TIME
     return NUMBER
 

@@ -16,10 +16,10 @@ import parkrr
 from parkrr.cli import exit_codes as exits
 from parkrr.cli import terminal
 from parkrr.cli.options import (
-    Answers,
     AnswersPlace,
     BlendCells,
     Cells,
+    CellShares,
     Centers,
     Checkpoint,
     Classify,
@@ -216,7 +216,7 @@ def predict(
     data: Data,
     output: AnswersPlace,
     keys: Keys = None,
-    answers: Answers = "prediction",
+    answers: CellShares = "prediction",
     coverage: Coverage = 0.9,
     features: Features = None,
     types: Types = None,

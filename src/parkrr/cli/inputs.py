@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from parkrr.data import ARROW, CSV, converted, found, is_csv, is_url, publishing
 from parkrr.errors import ParameterError, SourceError
-from parkrr.out_of_core import JOB, Ledger
+from parkrr.out_of_core import JOB, Checkpoint
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def as_parquet(
 
 def kept(path: str, types: Mapping[str, str], folder: Path, shown: bool) -> Path:
     """rows.parquet in a checkpoint, made unless it is there and its source has not changed."""
-    ledger, marker, rows = Ledger(str(folder)), folder / "rows.json", folder / "rows.parquet"
+    ledger, marker, rows = Checkpoint(str(folder)), folder / "rows.json", folder / "rows.parquet"
     ledger.check({})  # that it is a folder we can use
     source = {"source": sizes(path), "types": dict(types)}
     there = json.loads(marker.read_text()) if marker.exists() and rows.exists() else None

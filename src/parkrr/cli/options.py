@@ -83,7 +83,7 @@ AnswersPlace = Annotated[
 Keys = Annotated[
     str | None, typer.Option(help="Columns to write beside the answers.", metavar="A,B")
 ]
-Answers = Annotated[
+CellShares = Annotated[
     str,
     typer.Option(
         help="prediction, interval, std, novelty; of labels prediction, probability, novelty.",

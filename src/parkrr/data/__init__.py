@@ -20,7 +20,7 @@ from parkrr.data.encoders import (
     Category,
     Column,
     Columns,
-    Moment,
+    DateTime,
     Number,
     categories,
     from_plain,

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from parkrr.data.encoders import (
+    CategoryCounts,
     Columns,
-    Tally,
     categories,
     learn_columns,
     merged_tallies,
@@ -147,14 +147,14 @@ class RowTable:
         """About `size` rows in random order, each as likely; what share of those drawn count."""
         draws = self.table.sample(size, seed)
         bare = replace(self, table=replace(self.table, pieces=()))
-        rows = known(engine.map(Reading(bare), draws))
+        rows = known(engine.map(DrawReader(bare), draws))
         order = np.random.default_rng(seed).permutation(rows.n_rows)
         drawn = sum(draw.count for draw in draws)
         return ArraySource(*rows.block(torch.from_numpy(order))), rows.n_rows / drawn
 
 
 @dataclass(frozen=True)
-class Reading:
+class DrawReader:
     """Reads draws of a table."""
 
     rows: RowTable
@@ -177,19 +177,19 @@ def known(blocks: Sequence[Block]) -> ArraySource:
 
 
 @dataclass(frozen=True)
-class Tallying:
+class CategoryCounter:
     """Counts the categories of a slice, and adds up their targets."""
 
     names: tuple[str, ...]
     target: Target
 
-    def __call__(self, table: ParquetTable) -> dict[str, Tally]:
+    def __call__(self, table: ParquetTable) -> dict[str, CategoryCounts]:
         names = list(dict.fromkeys([*self.names, *self.target.names]))
         names += [table.weight] if table.weight else []
         rows = block_rows(len(names) + 8, BLOCK_BYTES)
         return merged_tallies(self.tally(table, block) for block in table.blocks(rows, names))
 
-    def tally(self, table: ParquetTable, block: pa.Table) -> dict[str, Tally]:
+    def tally(self, table: ParquetTable, block: pa.Table) -> dict[str, CategoryCounts]:
         """Of the rows of a block that have a target and a weight."""
         Y = self.target.encode(block)
         w = None if table.weight is None else numbers(block[table.weight])
@@ -264,14 +264,14 @@ def learn_rows(
     table: ParquetTable, target: Target, sample: int, seed: int, engine: Engine, shown: bool
 ) -> RowTable:
     """How the columns of a table become numbers: a sample, and a pass if there are words."""
-    looked = engine.map(Drawing(table.features), table.sample(sample, seed))
+    looked = engine.map(FeatureReader(table.features), table.sample(sample, seed))
     names = categories(table.schema, table.features)
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, CategoryCounts] = {}
     if names:
         slices = table.slices(SLICES)
         parts = {}
         with progress("counting categories", table.n_rows, "rows", shown) as tick:
-            for k, part in engine.run(Tallying(tuple(names), target), slices):
+            for k, part in engine.run(CategoryCounter(tuple(names), target), slices):
                 parts[k] = part
                 tick(slices[k].n_rows)
         tallies = merged_tallies(parts[k] for k in range(len(slices)))
@@ -281,7 +281,7 @@ def learn_rows(
 
 
 @dataclass(frozen=True)
-class Drawing:
+class FeatureReader:
     """Reads features of a draw as they are."""
 
     names: tuple[str, ...]

@@ -65,7 +65,7 @@ class Number:
 
 @final
 @dataclass(frozen=True)
-class Moment:
+class DateTime:
     """A date or time: seconds, and where it lies in the day, the week and the year.
 
     Parameters
@@ -140,7 +140,7 @@ class Category:
         return encoded
 
 
-Column = Number | Moment | Category
+Column = Number | DateTime | Category
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,11 @@ class Columns:
         return [{"kind": type(column).__name__, **asdict(column)} for column in self.columns]
 
 
-KINDS: dict[str, Callable[..., Column]] = {"Number": Number, "Moment": Moment, "Category": Category}
+KINDS: dict[str, Callable[..., Column]] = {
+    "Number": Number,
+    "DateTime": DateTime,
+    "Category": Category,
+}
 
 
 def from_plain(data: list[dict[str, Any]]) -> Columns:
@@ -211,7 +215,7 @@ def column_of(data: dict[str, Any]) -> Column:
 
 
 @dataclass(frozen=True)
-class Tally:
+class CategoryCounts:
     """Rows and sums of targets of every category of one column: what tasks add up.
 
     Parameters
@@ -225,16 +229,16 @@ class Tally:
     values: tuple[str | None, ...]
     sums: Array
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
         total: dict[str | None, Array] = dict(zip(self.values, self.sums, strict=True))
         for value, sums in zip(other.values, other.sums, strict=True):
             total[value] = total[value] + sums if value in total else sums
         kept = sorted(total, key=lambda value: -total[value][0])[:MOST_CATEGORIES]
         kept.sort(key=lambda value: (value is None, value))
-        return Tally(tuple(kept), np.stack([total[value] for value in kept]))
+        return CategoryCounts(tuple(kept), np.stack([total[value] for value in kept]))
 
 
-def tally(values: pa.ChunkedArray, Y: Array, w: Array | None = None) -> Tally:
+def tally(values: pa.ChunkedArray, Y: Array, w: Array | None = None) -> CategoryCounts:
     """The categories of some rows, with targets Y (n, t) and weights (n,)."""
     w = np.ones(len(Y)) if w is None else w
     coded = pc.dictionary_encode(words(values), null_encoding="encode").combine_chunks()
@@ -243,7 +247,7 @@ def tally(values: pa.ChunkedArray, Y: Array, w: Array | None = None) -> Tally:
     columns = [np.bincount(at, weights=y, minlength=len(there)) for y in (w, *(w * Y.T))]
     order = sorted(range(len(there)), key=lambda k: (there[k] is None, there[k]))
     sums = np.stack(columns, 1).astype(np.float64)
-    return Tally(tuple(there[k] for k in order), sums[order])
+    return CategoryCounts(tuple(there[k] for k in order), sums[order])
 
 
 def is_category(kind: pa.DataType) -> bool:
@@ -282,14 +286,14 @@ def categories(schema: pa.Schema, names: Iterable[str]) -> list[str]:
     return [name for name in names if is_category(schema.field(name).type)]
 
 
-def learn_columns(sample: pa.Table, tallies: dict[str, Tally]) -> Columns:
+def learn_columns(sample: pa.Table, tallies: dict[str, CategoryCounts]) -> Columns:
     """How to encode the columns of a sample, words by their tallies over all rows."""
     return Columns(
         tuple(learn(name, sample[name], tallies.get(name)) for name in sample.schema.names)
     )
 
 
-def learn(name: str, values: pa.ChunkedArray, found: Tally | None) -> Column:
+def learn(name: str, values: pa.ChunkedArray, found: CategoryCounts | None) -> Column:
     """How to encode one column."""
     if found is not None:
         return learn_category(name, found)
@@ -301,7 +305,7 @@ def learn(name: str, values: pa.ChunkedArray, found: Tally | None) -> Column:
     return Number(name, fill, bool(there.any() and not there.all()))
 
 
-def learn_moment(name: str, s: Array, time_only: bool) -> Moment:
+def learn_moment(name: str, s: Array, time_only: bool) -> DateTime:
     """Only what varies becomes a column: dates have no time of day."""
     there = np.isfinite(s)
     known = s[there] if there.any() else np.zeros(1)
@@ -312,10 +316,10 @@ def learn_moment(name: str, s: Array, time_only: bool) -> Moment:
     if time_only:
         turns = ["day"]
     flagged = bool(there.any() and not there.all())
-    return Moment(name, float(np.median(known)), flagged, not time_only, tuple(turns))
+    return DateTime(name, float(np.median(known)), flagged, not time_only, tuple(turns))
 
 
-def learn_category(name: str, found: Tally) -> Category:
+def learn_category(name: str, found: CategoryCounts) -> Category:
     """A column each for few categories, means of the targets for many."""
     rows, sums = found.sums[:, 0], found.sums[:, 1:]
     if len(rows) <= ONE_HOT:
@@ -369,9 +373,9 @@ def words(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
 
 
-def merged_tallies(parts: Iterable[dict[str, Tally]]) -> dict[str, Tally]:
+def merged_tallies(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, CategoryCounts]:
     """The tallies of several runs of rows as one, added in order; those of no rows do not count."""
-    total: dict[str, Tally] = {}
+    total: dict[str, CategoryCounts] = {}
     for part in parts:
         for name, one in part.items():
             if one.values:

@@ -38,11 +38,11 @@ from parkrr.kernels import FeatureMap, Kernel, Radial
 from parkrr.out_of_core import stream
 from parkrr.park import (
     CellReport,
+    CellStatistics,
     Coarse,
     FitResult,
+    FitSettings,
     Model,
-    Park,
-    Sums,
     added,
     check_weights_left,
     sums_of,
@@ -65,7 +65,7 @@ from parkrr.planning import (
     wish_of,
 )
 from parkrr.runtime import Engine, as_engine, check_device, give_back, moved, process_bytes
-from parkrr.tuning import Chosen, Diary
+from parkrr.tuning import Chosen, TuningLog
 from parkrr.uncertainty import with_errors
 
 PLAN_ROWS = 20_000  # that a plan looks at
@@ -164,10 +164,10 @@ class ParKEstimator(Fitted):
 
     def _keep_sums(self, blocks: Iterable[Block], params: dict[str, Any]) -> None:
         """What updates need of the rows that were fitted, if it is to be kept."""
-        self.sums_: Sums | None = None
+        self.statistics_: CellStatistics | None = None
         if keeps(params, self.report_, len(self.model_.intercept)):
             start = time.perf_counter()
-            self.sums_ = sums_of(self.model_, self.report_, blocks)
+            self.statistics_ = sums_of(self.model_, self.report_, blocks)
             self.seconds_["statistics"] = time.perf_counter() - start
 
     def plan(
@@ -213,7 +213,7 @@ class ParKEstimator(Fitted):
     def _update(self, X: Any, y: Any, sample_weight: Any, sign: float, decay: float) -> None:
         """Add rows to what cells know, or take them away, and solve those cells again."""
         check_is_fitted(self)
-        if self.sums_ is None:
+        if self.statistics_ is None:
             raise ParameterError(
                 "partial_fit and forget need keep_statistics=True in the fit before, or a model "
                 "that began with partial_fit, got neither"
@@ -223,11 +223,11 @@ class ParKEstimator(Fitted):
         w = self._weighed(y, sample_weight, len(rows))
         weights = None if w is None else as_tensor(w)
         sums, touched = added(
-            self.sums_, self.model_, Block(rows, as_tensor(Y), weights), sign, decay
+            self.statistics_, self.model_, Block(rows, as_tensor(Y), weights), sign, decay
         )
         check_weights_left(sums, touched)
         self.model_ = updated(self.model_, sums, touched)
-        self.sums_, self.report_ = sums, told(self.report_, sums, touched)
+        self.statistics_, self.report_ = sums, told(self.report_, sums, touched)
 
     @abstractmethod
     def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
@@ -291,7 +291,7 @@ class ParKEstimator(Fitted):
         if target.classes is not None:
             self.classes_ = target.classes
 
-    def _keep(self, result: FitResult, park: Park, diary: Diary, sample: Tensor) -> None:
+    def _keep(self, result: FitResult, park: FitSettings, diary: TuningLog, sample: Tensor) -> None:
         """What a fit leaves behind."""
         start = time.perf_counter()
         self.model_ = result.model
@@ -310,7 +310,7 @@ class ParKEstimator(Fitted):
             self.feature_importances_ = importance.importances(result.model, sample).cpu().numpy()
         warn_unconverged(result.report, self.max_iter, self.tol)
 
-    def _settled(self, park: Park, model: Model) -> dict[str, Any]:
+    def _settled(self, park: FitSettings, model: Model) -> dict[str, Any]:
         """Parameters that fit the same model with nothing left to choose."""
         names = ("kernel", "penalty", "n_cells", "n_centers", "blend")
         settled = {name: getattr(park, name) for name in names}
@@ -353,7 +353,7 @@ class ParKEstimator(Fitted):
 
     @abstractmethod
     def _learn_uncertainty(
-        self, result: FitResult, park: Park, predicted: Tensor
+        self, result: FitResult, park: FitSettings, predicted: Tensor
     ) -> tuple[list[dict[str, Any]], str]:
         """Learn from rows left out and predictions of them; what was compared, and what won."""
 

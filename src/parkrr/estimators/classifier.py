@@ -14,13 +14,13 @@ from parkrr.data import ParquetTable, check_weights, class_numbers, class_weight
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.kernels import FeatureMap, Kernel
-from parkrr.park import Coarse, FitResult, Park
+from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.partition import Blend
 from parkrr.persistence import Saved
 from parkrr.runtime import Engine
 from parkrr.uncertainty import (
-    Answering,
     Calibration,
+    Predictor,
     calibration_from,
     learn_calibration,
     of_classification,
@@ -286,22 +286,22 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         P = self.predict_proba(X).clip(np.finfo(np.float64).tiny)
         return np.log(P)  # type: ignore[no-any-return]
 
-    def _answering(self) -> Answering:
+    def _answering(self) -> Predictor:
         self._check_fitted()
-        return Answering(self.model_, False, classes=self.classes_, calibration=self.calibration_)
+        return Predictor(self.model_, False, classes=self.classes_, calibration=self.calibration_)
 
     def _learn_uncertainty(
-        self, result: FitResult, park: Park, predicted: Tensor
+        self, result: FitResult, park: FitSettings, predicted: Tensor
     ) -> tuple[list[dict[str, Any]], str]:
         self.calibration_: Calibration | None = None
-        self.held_out_ = {}
+        self.validation_rows_ = {}
         if len(self.classes_) == 1:
             return [], ""
         left_out, F = result.left_out, predicted.cpu().numpy()
         at = class_numbers(left_out.Y.cpu().numpy(), len(self.classes_))
         w = left_out.weights.cpu().numpy()
         self.calibration_, losses = learn_calibration(F, at, w, park.seed)
-        self.held_out_ = of_classification(
+        self.validation_rows_ = of_classification(
             left_out, predicted, self.classes_, self.calibration_, park.seed
         )
         tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from parkrr.data import Columns, ParquetTable, as_tensor, encode_frame, from_plain, naming, placed
 from parkrr.errors import check_one_of
-from parkrr.out_of_core import Predicting, numbers_only, predict_files
-from parkrr.park import CellReport, Model, Sums, plain_sums, sums_from
+from parkrr.out_of_core import FilePredictor, numbers_only, predict_files
+from parkrr.park import CellReport, CellStatistics, Model, plain_sums, sums_from
 from parkrr.persistence import (
     NARROW,
     REFUSED,
@@ -34,7 +34,7 @@ from parkrr.persistence import (
 )
 from parkrr.runtime import Engine, as_engine
 from parkrr.tuning import Chosen
-from parkrr.uncertainty import Answering, HeldOut, as_tensors, checked_coverage, from_tensors
+from parkrr.uncertainty import DiagnosticRows, Predictor, as_tensors, checked_coverage, from_tensors
 
 
 class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
@@ -50,11 +50,11 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
     chosen_: Chosen
     report_: list[CellReport]
     seconds_: dict[str, float]
-    held_out_: HeldOut
-    sums_: Sums | None = None
+    validation_rows_: DiagnosticRows
+    statistics_: CellStatistics | None = None
 
     @abstractmethod
-    def _answering(self) -> Answering:
+    def _answering(self) -> Predictor:
         """The model with all that its answers need."""
 
     def _rows(self, X: ArrayLike) -> Tensor:
@@ -152,10 +152,10 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
             model = narrowed(self.model_, narrow)
             loss = change(self.model_, model)
         uncertainty, tensors = self._plain_uncertainty()
-        tensors |= as_tensors(self.held_out_, getattr(self, "classes_", None))
+        tensors |= as_tensors(self.validation_rows_, getattr(self, "classes_", None))
         statistics = None
-        if self.sums_ is not None:
-            statistics, sums = plain_sums(self.sums_)
+        if self.statistics_ is not None:
+            statistics, sums = plain_sums(self.statistics_)
             tensors |= {f"sums.{name}": tensor for name, tensor in sums.items()}
         facts = {**self._plain_facts(), "uncertainty": uncertainty, "statistics": statistics}
         with sound(REFUSED):
@@ -202,7 +202,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         self._one_output = facts["one_output"]
         if classes is not None:
             self.classes_ = np.array(classes)
-        self.held_out_ = from_tensors(saved.more, getattr(self, "classes_", None))
+        self.validation_rows_ = from_tensors(saved.more, getattr(self, "classes_", None))
         self.n_features_in_, self.seconds_ = facts["n_features_in_"], facts["seconds_"]
         for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
             if facts[name] is not None:
@@ -213,7 +213,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         self.chosen_ = Chosen(params, *rest)
         if facts["statistics"] is not None:
             sizes, sums = [len(Z) for Z in model.centers], inner(saved.more, "sums.")
-            self.sums_ = sums_from(facts["statistics"], sums, sizes, len(model.intercept))
+            self.statistics_ = sums_from(facts["statistics"], sums, sizes, len(model.intercept))
         self.report_ = [CellReport(**unnamed(cell)) for cell in facts["report_"]]
         self.n_cells_ = len(self.report_)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)
@@ -319,5 +319,5 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
             checked_coverage(coverage, answering.bars())
         columns = self.columns_ or numbers_only(source, self.n_features_in_)
         wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
-        predicting = Predicting(answering, columns, *wanted)
+        predicting = FilePredictor(answering, columns, *wanted)
         return predict_files(predicting, source, as_engine(self.engine), self.progress)

@@ -11,9 +11,9 @@ from torch import Tensor
 from parkrr.data import ParquetTable, naming
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
-from parkrr.park import FitResult, Park
+from parkrr.park import FitResult, FitSettings
 from parkrr.persistence import Saved, intervals_from, plain_intervals
-from parkrr.uncertainty import Answering, checked_levels, learn_intervals, of_regression
+from parkrr.uncertainty import Predictor, checked_levels, learn_intervals, of_regression
 
 
 class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
@@ -111,7 +111,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Most iterations in any cell; 1 for a direct solve.
     seconds_
         Wall time spent choosing, placing cells and fitting them.
-    held_out_
+    validation_rows_
         Up to 2,000 rows that were each left out: arrays by the names "cell", "truth", "predicted",
         and "lower" and "upper", the ends of their 0.9 intervals.
     feature_importances_
@@ -299,19 +299,19 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         """
         return self._answering().quantiles(self._rows(X), checked_levels(levels), self._cores)
 
-    def _answering(self) -> Answering:
+    def _answering(self) -> Predictor:
         self._check_fitted()
-        return Answering(self.model_, self._one_output, intervals=self.intervals_)
+        return Predictor(self.model_, self._one_output, intervals=self.intervals_)
 
     def _learn_uncertainty(
-        self, result: FitResult, park: Park, predicted: Tensor
+        self, result: FitResult, park: FitSettings, predicted: Tensor
     ) -> tuple[list[dict[str, Any]], str]:
         sizes, n = [c.rows for c in result.report], sum(c.weight for c in result.report)
         model, left_out = result.model, result.left_out
         how = (park.penalty * n, sizes, self._cores, park.seed)
         self.intervals_, widths = learn_intervals(model, left_out, predicted, *how)
         held_out = of_regression(model, left_out, predicted, self.intervals_, park.seed)
-        self.held_out_ = {
+        self.validation_rows_ = {
             name: values[:, 0] if self._one_output and values.ndim == 2 else values
             for name, values in held_out.items()
         }

@@ -19,7 +19,7 @@ from parkrr.park import CellReport, Model
 from parkrr.partition import nearest
 from parkrr.solvers import kernel_of_rows
 from parkrr.theory import Theory, theory
-from parkrr.uncertainty import COVERAGE, Answering, HeldOut
+from parkrr.uncertainty import COVERAGE, DiagnosticRows, Predictor
 
 Array = NDArray[Any]
 TRIES = ("scout", "race", "vote")  # steps of choosing that try kernels
@@ -36,12 +36,12 @@ class Fitted(Protocol):
     model_: Model
     report_: list[CellReport]
     chosen_: Any
-    held_out_: HeldOut
+    validation_rows_: DiagnosticRows
     n_features_in_: int
 
     def _rows(self, X: Any) -> Tensor: ...
 
-    def _answering(self) -> Answering: ...
+    def _answering(self) -> Predictor: ...
 
     @property
     def _cores(self) -> int: ...
@@ -237,7 +237,7 @@ def border_jumps(model: Fitted, X: Any) -> BorderJumps:
     if Q == 1:
         return BorderJumps(0, 0.0, 0.0, blended)
     Z = inner.narrowed(rows)
-    cells, gaps = nearest(inner.compass, Z, 2)  # (n, 2) each
+    cells, gaps = nearest(inner.centroid_distances, Z, 2)  # (n, 2) each
     near = gaps[:, 1].argsort()[: max(1, round(BORDER_SHARE * len(Z)))]
     first, second = (local_values(inner, Z[near], cells[near, k]) for k in (0, 1))  # (b, t)
     values = inner.predict(rows, model._cores)
@@ -287,19 +287,19 @@ def neighbours(model: Model, cell_of: Tensor) -> tuple[Tensor, float]:
     """Which rows, of cells (n,), are in the cells around that of the first, and their share."""
     count = min(THEORY_CELLS, len(model.centroids))
     first = model.centroids[cell_of[:1]]
-    around = nearest(model.compass, first, count)[0][0]
+    around = nearest(model.centroid_distances, first, count)[0][0]
     inside = torch.isin(cell_of, around)
     return inside.nonzero()[:, 0], float(inside.double().mean())
 
 
-def seen_rows(model: Fitted, X: Any, y: ArrayLike, coverage: float = COVERAGE) -> HeldOut:
-    """Rows X (n, d) with targets y as `held_out_` has those that were left out.
+def seen_rows(model: Fitted, X: Any, y: ArrayLike, coverage: float = COVERAGE) -> DiagnosticRows:
+    """Rows X (n, d) with targets y as `validation_rows_` has those that were left out.
 
     Intervals of that coverage are missing if the fit left out too few rows to know them.
     """
     rows = fitted(model)._rows(X)
     answering, cell = model._answering(), cells_of(model, rows)
-    found: HeldOut = {"cell": cell, "predicted": answering.predictions(rows, model._cores)}
+    found: DiagnosticRows = {"cell": cell, "predicted": answering.predictions(rows, model._cores)}
     if hasattr(model, "classes_"):
         found["truth"], _ = labels_of(model, y, len(rows))
         found["confidence"] = answering.probabilities(rows, model._cores).max(1)

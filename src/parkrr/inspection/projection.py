@@ -10,7 +10,7 @@ from torch import Tensor
 from parkrr.data import draw
 from parkrr.inspection.diagnostics import Fitted, fitted
 from parkrr.park import Model
-from parkrr.uncertainty import HeldOut
+from parkrr.uncertainty import DiagnosticRows
 
 CENTERS = 5000  # from which the directions are found
 
@@ -84,7 +84,7 @@ def limits(values: NDArray[Any]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def typical(seen: HeldOut) -> tuple[list[float], list[float], list[float]]:
+def typical(seen: DiagnosticRows) -> tuple[list[float], list[float], list[float]]:
     """Medians of predictions and of the ends of their intervals, of rows with like predictions."""
     parts = np.array_split(np.argsort(seen["predicted"]), np.clip(len(seen["cell"]) // 20, 2, 40))
     middle = [[np.median(seen[k][at]) for at in parts] for k in ("predicted", "lower", "upper")]

@@ -2,9 +2,9 @@
 
 from parkrr.kernels.base import Kernel
 from parkrr.kernels.blocks import (
-    InnerSection,
-    PolynomialSection,
-    Section,
+    InnerProductBlock,
+    KernelBlock,
+    PolynomialBlock,
     block_rows,
     coordinate_limit,
 )

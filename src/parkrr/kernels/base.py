@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from parkrr.kernels.blocks import Section
+from parkrr.kernels.blocks import KernelBlock
 
 
 class Kernel(ABC):
@@ -22,11 +22,11 @@ class Kernel(ABC):
         """K(x, x) of each row of X (n, d), shape (n,)."""
 
     @abstractmethod
-    def against(self, Z: Tensor) -> Section:
+    def against(self, Z: Tensor) -> KernelBlock:
         """K(., Z) for fixed rows Z (m, d), prepared for many blocks."""
 
     @abstractmethod
-    def distance(self, C: Tensor) -> Section:
+    def distance(self, C: Tensor) -> KernelBlock:
         """What sorts centroids C (Q, d) by their RKHS distance to a row, eq. (5).
 
         K(x, x) is the same for every centroid, so K(c, c) - 2 K(x, c) is enough; and any

@@ -1,7 +1,7 @@
 """Kernel values of many blocks against fixed rows: one GEMM and one in-place map each.
 
 Rows are *lifted* once, to (x, |x|^2, 1) or the like, so that a product of lifted rows is
-already the squared distance. A :class:`Section` knows how, and what to make of it. It knows
+already the squared distance. A :class:`KernelBlock` knows how, and what to make of it. It knows
 no memory budget and no solver.
 """
 
@@ -45,7 +45,7 @@ class Power(Protocol):
     def diag(self, X: Tensor) -> Tensor: ...
 
 
-class Section(ABC):
+class KernelBlock(ABC):
     """A function of lifted rows: a GEMM against `right`, then `shape` in place."""
 
     # (d', m), row after row: a GEMM against columns took 1.2 times as long, for one row 6 times.
@@ -96,7 +96,7 @@ class Section(ABC):
 
 
 @final
-class RadialSection(Section):
+class RadialBlock(KernelBlock):
     """A radial kernel against Z, from squared distances with the norms folded in the GEMM."""
 
     def __init__(self, kernel: Profile, Z: Tensor) -> None:
@@ -141,7 +141,7 @@ class RadialSection(Section):
 
 
 @final
-class InnerSection(Section):
+class InnerProductBlock(KernelBlock):
     """<x, z>; or with `norms` |z|^2 - 2 <x, z>, which sorts Z by Euclidean distance to x."""
 
     def __init__(self, Z: Tensor, norms: bool = False) -> None:
@@ -161,7 +161,7 @@ class InnerSection(Section):
 
 
 @final
-class PolynomialSection(Section):
+class PolynomialBlock(KernelBlock):
     """A polynomial kernel against Z; or with `distance` K(z, z) - 2 K(x, z)."""
 
     def __init__(self, kernel: Power, Z: Tensor, distance: bool = False) -> None:

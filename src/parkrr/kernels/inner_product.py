@@ -9,7 +9,7 @@ from torch import Tensor
 
 from parkrr.errors import ParameterError
 from parkrr.kernels.base import Kernel
-from parkrr.kernels.blocks import InnerSection, PolynomialSection, Section
+from parkrr.kernels.blocks import InnerProductBlock, KernelBlock, PolynomialBlock
 
 
 @final
@@ -51,11 +51,11 @@ class Polynomial(Kernel):
     def diag(self, X: Tensor) -> Tensor:
         return X.square().sum(1).mul_(self.gamma).add_(self.coef0).pow_(self.degree)
 
-    def against(self, Z: Tensor) -> Section:
-        return PolynomialSection(self, Z)
+    def against(self, Z: Tensor) -> KernelBlock:
+        return PolynomialBlock(self, Z)
 
-    def distance(self, C: Tensor) -> Section:
-        return PolynomialSection(self, C, distance=True)
+    def distance(self, C: Tensor) -> KernelBlock:
+        return PolynomialBlock(self, C, distance=True)
 
     def among(self, Z: Tensor) -> Tensor:
         return (Z @ Z.mT).mul_(self.gamma).add_(self.coef0).pow_(self.degree)
@@ -77,11 +77,11 @@ class Linear(Kernel):
     def diag(self, X: Tensor) -> Tensor:
         return X.square().sum(1)
 
-    def against(self, Z: Tensor) -> Section:
-        return InnerSection(Z)
+    def against(self, Z: Tensor) -> KernelBlock:
+        return InnerProductBlock(Z)
 
-    def distance(self, C: Tensor) -> Section:
-        return InnerSection(C, norms=True)
+    def distance(self, C: Tensor) -> KernelBlock:
+        return InnerProductBlock(C, norms=True)
 
     def among(self, Z: Tensor) -> Tensor:
         return Z @ Z.mT

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from parkrr.errors import ParameterError
 from parkrr.kernels.base import Kernel
-from parkrr.kernels.blocks import InnerSection, RadialSection, Section, exp_, root_
+from parkrr.kernels.blocks import InnerProductBlock, KernelBlock, RadialBlock, exp_, root_
 
 
 class Radial(Kernel):
@@ -38,15 +38,15 @@ class Radial(Kernel):
     def diag(self, X: Tensor) -> Tensor:
         return X.new_ones(len(X))
 
-    def slope(self, Z: Tensor) -> Section:
+    def slope(self, Z: Tensor) -> KernelBlock:
         """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d)."""
-        return RadialSection(Slope(self), Z)
+        return RadialBlock(Slope(self), Z)
 
-    def against(self, Z: Tensor) -> Section:
-        return RadialSection(self, Z)
+    def against(self, Z: Tensor) -> KernelBlock:
+        return RadialBlock(self, Z)
 
-    def distance(self, C: Tensor) -> Section:
-        return InnerSection(C, norms=True)
+    def distance(self, C: Tensor) -> KernelBlock:
+        return InnerProductBlock(C, norms=True)
 
     def among(self, Z: Tensor) -> Tensor:
         D = torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")

@@ -1,5 +1,5 @@
 """Rows that stay on disk, here or on a cluster."""
 
-from parkrr.out_of_core.checkpoint import JOB, Ledger
+from parkrr.out_of_core.checkpoint import JOB, Checkpoint
 from parkrr.out_of_core.fit import stream
-from parkrr.out_of_core.predict_files import Predicting, numbers_only, predict_files
+from parkrr.out_of_core.predict_files import FilePredictor, numbers_only, predict_files

@@ -26,7 +26,7 @@ JOB = "_job.json"  # readers of folders of Parquet files skip names that begin s
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Checkpoint:
     """A folder of results.
 
     Parameters
@@ -39,8 +39,8 @@ class Ledger:
     Examples
     --------
     >>> import numpy as np, tempfile
-    >>> from parkrr.out_of_core.checkpoint import Ledger
-    >>> ledger = Ledger(tempfile.mkdtemp())
+    >>> from parkrr.out_of_core.checkpoint import Checkpoint
+    >>> ledger = Checkpoint(tempfile.mkdtemp())
     >>> ledger.publish("sums-0", np.ones(3), {"rows": 2})
     >>> ledger.facts("sums-0"), ledger.read("sums-0", 1, 3)
     ({'rows': 2}, array([1., 1.]))
@@ -54,7 +54,7 @@ class Ledger:
         """The folder, on a disk or in an object store."""
         return open_folder(self.folder)
 
-    def tagged(self, name: str) -> "Ledger":
+    def tagged(self, name: str) -> "Checkpoint":
         """The same folder, where only results that build on that file count."""
         return replace(self, tag=digest_of(self.place, name))
 

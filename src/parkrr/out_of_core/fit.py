@@ -29,11 +29,11 @@ from parkrr.data import (
 )
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap
-from parkrr.out_of_core.checkpoint import Ledger
-from parkrr.out_of_core.sorted_pass import Shuffling
-from parkrr.out_of_core.statistics_pass import Streaming, lengths_of
-from parkrr.out_of_core.unfitted_model import Skeleton, skeleton
-from parkrr.park import Coarse, FitResult, Park
+from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.sorted_pass import SortedPass
+from parkrr.out_of_core.statistics_pass import StatisticsPass, lengths_of
+from parkrr.out_of_core.unfitted_model import UnfittedModel, skeleton
+from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.persistence import plain_kernel, read_model, write_model
 from parkrr.planning import (
     DiskPlan,
@@ -46,7 +46,7 @@ from parkrr.planning import (
     wish_of,
 )
 from parkrr.runtime import LocalEngine, as_engine, check_device, moved
-from parkrr.tuning import Diary
+from parkrr.tuning import TuningLog
 
 KEPT_ROWS = 2000  # of the sample, for importances
 JOB_VERSION = 2
@@ -54,25 +54,25 @@ JOB_VERSION = 2
 FREE = ("engine", "progress", "checkpoint", "device")
 
 
-class Streamed(NamedTuple):
+class DiskFit(NamedTuple):
     """A fit from disk, and what was decided before the pass."""
 
     result: FitResult
     rows: RowTable
-    settled: Park
-    diary: Diary
+    settled: FitSettings
+    diary: TuningLog
     looked_at: Tensor  # a few rows as numbers, (2000, d)
     seconds: dict[str, float]  # that each step took
 
 
-def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> Streamed:
+def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> DiskFit:
     """The fit of a table that stays on disk."""
     start = time.perf_counter()
     wanted = job(table, params, classify)
     check_possible(params)
     with ledger_of(params["checkpoint"], wanted) as folder:
 
-        def make() -> Decided:
+        def make() -> PassSettings:
             made = decide(learned(table, params, seed, classify), params, seed)
             folder.begin(wanted)  # not before everything has been checked
             return made
@@ -80,7 +80,7 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
         folder.kept("skeleton.park", make, lambda path, made: made.write(path))
         ledger = folder.tagged("skeleton.park")
         with ledger.place.local("skeleton.park") as path:  # its centres stay mapped
-            decided = Decided.read(path, table, params)
+            decided = PassSettings.read(path, table, params)
             before = time.perf_counter() - start
             result = moved(passes(decided, ledger), own_device(params))
     seconds = {
@@ -90,7 +90,7 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
         "cells": result.cells_seconds,
     }
     looked_at = moved(decided.looked_at, own_device(params))
-    return Streamed(result, decided.rows, decided.park, decided.diary, looked_at, seconds)
+    return DiskFit(result, decided.rows, decided.park, decided.diary, looked_at, seconds)
 
 
 def check_possible(params: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def own_device(params: dict[str, Any]) -> Any:
     return "cpu" if as_engine(params["engine"]).remote else params["device"]
 
 
-def passes(decided: "Decided", ledger: Ledger) -> FitResult:
+def passes(decided: "PassSettings", ledger: Checkpoint) -> FitResult:
     """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
     park, sizes = decided.park, decided.sizes
     if not park.engine.remote:  # no more than there is memory for
@@ -119,19 +119,19 @@ def passes(decided: "Decided", ledger: Ledger) -> FitResult:
     if park.solver == "falkon":
         slices = -(-decided.rows.n_rows // sizes.sort_rows)
         limits = (sizes.room, sizes.n_left_out)
-        return Shuffling(decided.skeleton, park, decided.rows, ledger, slices, *limits).fit()
+        return SortedPass(decided.skeleton, park, decided.rows, ledger, slices, *limits).fit()
     counts = (sizes.n_slices, sizes.n_groups)
-    return Streaming(decided.skeleton, park, decided.rows, ledger, *counts).fit()
+    return StatisticsPass(decided.skeleton, park, decided.rows, ledger, *counts).fit()
 
 
-class Decided(NamedTuple):
+class PassSettings(NamedTuple):
     """What a sample of the rows decided."""
 
     rows: RowTable
     sizes: DiskPlan
-    park: Park
-    diary: Diary
-    skeleton: Skeleton
+    park: FitSettings
+    diary: TuningLog
+    skeleton: UnfittedModel
     looked_at: Tensor
 
     def write(self, path: Path) -> None:
@@ -158,7 +158,7 @@ class Decided(NamedTuple):
         write_model(path, self.skeleton.model, facts, more)
 
     @classmethod
-    def read(cls, path: Path, table: ParquetTable, params: dict[str, Any]) -> "Decided":
+    def read(cls, path: Path, table: ParquetTable, params: dict[str, Any]) -> "PassSettings":
         """What was written there."""
         model, facts, more = read_model(path)
         named = (facts[name] for name in ("classes", "class_weights"))
@@ -177,16 +177,16 @@ class Decided(NamedTuple):
             coarse=level,
             dtype=getattr(torch, facts["dtype"]),
         )
-        diary = Diary(facts["tried"], facts["seconds"])
+        diary = TuningLog(facts["tried"], facts["seconds"])
         left_out = Block(more["X"], more["Y"], more.get("w"))
         scale, weight, counts = facts["scale"], facts["weight"], facts["counts"]
-        built = Skeleton(model, scale, weight, left_out, counts, str(params["device"]))
+        built = UnfittedModel(model, scale, weight, left_out, counts, str(params["device"]))
         return cls(
             rows, sizes, park, diary, built, torch.tensor(facts["looked_at"], dtype=torch.float64)
         )
 
 
-def decide(rows: RowTable, params: dict[str, Any], seed: int) -> Decided:
+def decide(rows: RowTable, params: dict[str, Any], seed: int) -> PassSettings:
     """Sizes, choices, centroids and centres, from a sample."""
     engine = as_engine(params["engine"])
     sizes = sizes_on_disk(rows, params, engine)
@@ -204,7 +204,7 @@ def decide(rows: RowTable, params: dict[str, Any], seed: int) -> Decided:
     park = replace(park, metric=built.model.metric)
     statistics = 8 * sum(lengths_of(built.sizes, sample.n_outputs))
     sizes = replace(sizes, n_groups=groups_of(sizes, statistics))
-    return Decided(rows, sizes, park, diary, built, sample.X[:KEPT_ROWS])
+    return PassSettings(rows, sizes, park, diary, built, sample.X[:KEPT_ROWS])
 
 
 def job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str, Any]:
@@ -236,12 +236,12 @@ def described(value: Any) -> str:
 
 
 @contextmanager
-def ledger_of(folder: str | Path | None, wanted: dict[str, Any]) -> Iterator[Ledger]:
+def ledger_of(folder: str | Path | None, wanted: dict[str, Any]) -> Iterator[Checkpoint]:
     """The user's folder, or one that is gone afterwards."""
     if folder is not None:
-        ledger = Ledger(str(folder))
+        ledger = Checkpoint(str(folder))
         ledger.check(wanted)
         yield ledger
         return
     with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
-        yield Ledger(own)
+        yield Checkpoint(own)

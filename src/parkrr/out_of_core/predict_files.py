@@ -21,9 +21,9 @@ from parkrr.data import (
     write_parquet,
 )
 from parkrr.errors import ParameterError
-from parkrr.out_of_core.checkpoint import Ledger
+from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.runtime import Engine, progress
-from parkrr.uncertainty import Answering
+from parkrr.uncertainty import Predictor
 
 SLICE_ROWS = 2_000_000  # of a file that is written
 VERSION = 1
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Predicting:
+class FilePredictor:
     """Predicts parts of a table.
 
     Parameters
@@ -48,14 +48,14 @@ class Predicting:
     keys
         Columns to write beside the answers.
     answers
-        What to write: names of :class:`Answering`'s answers, and "interval" for both ends.
+        What to write: names of :class:`Predictor`'s answers, and "interval" for both ends.
     coverage
         Of intervals.
     folder
         Where files go, a path or a URL.
     """
 
-    answering: Answering
+    answering: Predictor
     columns: Columns
     keys: tuple[str, ...]
     answers: tuple[str, ...]
@@ -120,10 +120,12 @@ def as_column(values: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
-def predict_files(predicting: Predicting, table: ParquetTable, engine: Engine, shown: bool) -> int:
+def predict_files(
+    predicting: FilePredictor, table: ParquetTable, engine: Engine, shown: bool
+) -> int:
     """Predict the parts that have no file yet; how many rows these had."""
     check_columns(predicting, table)
-    ledger = Ledger(predicting.folder)
+    ledger = Checkpoint(predicting.folder)
     job = {
         "version": VERSION,
         "parameters": {
@@ -150,7 +152,7 @@ def predict_files(predicting: Predicting, table: ParquetTable, engine: Engine, s
     return done
 
 
-def check_columns(predicting: Predicting, table: ParquetTable) -> None:
+def check_columns(predicting: FilePredictor, table: ParquetTable) -> None:
     """Refuse columns that are not there, or would be there twice."""
     for name in (*predicting.columns.names, *predicting.keys):
         if name not in table.schema.names:

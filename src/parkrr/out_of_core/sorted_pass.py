@@ -16,9 +16,17 @@ import torch
 
 from parkrr.data import JUDGES, ArraySource, Block, RowTable, grouped, joined
 from parkrr.errors import ParameterError
-from parkrr.out_of_core.checkpoint import Ledger
-from parkrr.out_of_core.unfitted_model import Skeleton, finished
-from parkrr.park import CellReport, CellResult, CellTask, FitResult, Park, fit_cell, join_left_out
+from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.unfitted_model import UnfittedModel, finished
+from parkrr.park import (
+    CellReport,
+    CellResult,
+    CellTask,
+    FitResult,
+    FitSettings,
+    fit_cell,
+    join_left_out,
+)
 from parkrr.partition import assign
 from parkrr.planning import SORT_COPIES
 from parkrr.runtime import moved, progress, torch_threads
@@ -32,7 +40,7 @@ class SortTask:
     rows: RowTable
 
 
-def sort_slice(skeleton: Skeleton, ledger: Ledger, task: SortTask) -> dict[str, Any]:
+def sort_slice(skeleton: UnfittedModel, ledger: Checkpoint, task: SortTask) -> dict[str, Any]:
     """Publish the rows of a slice by cell: mapped features, targets, weight."""
     skeleton = skeleton.placed()
     model = skeleton.model
@@ -68,7 +76,7 @@ class DiskCell:
         Where they are loaded to.
     """
 
-    ledger: Ledger
+    ledger: Checkpoint
     names: tuple[str, ...]
     starts: tuple[int, ...]
     counts: tuple[int, ...]
@@ -97,7 +105,7 @@ class DiskCell:
         return ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
 
 
-def fit_and_publish(ledger: Ledger, task: CellTask) -> dict[str, Any]:
+def fit_and_publish(ledger: Checkpoint, task: CellTask) -> dict[str, Any]:
     """Fit a cell and keep its centres and weights; what is known of it."""
     with torch_threads(task.n_threads):
         found = moved(fit_cell(task), "cpu")
@@ -122,7 +130,7 @@ def cell_name(q: int) -> str:
 
 
 @dataclass(frozen=True)
-class Shuffling:
+class SortedPass:
     """A fit of a table whose rows are sorted by cell on the way.
 
     Parameters
@@ -143,10 +151,10 @@ class Shuffling:
         Most rows that are left out to measure uncertainty.
     """
 
-    skeleton: Skeleton
-    park: Park
+    skeleton: UnfittedModel
+    park: FitSettings
     rows: RowTable
-    ledger: Ledger
+    ledger: Checkpoint
     n_slices: int
     room: float
     n_left_out: int

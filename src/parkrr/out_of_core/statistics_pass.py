@@ -19,9 +19,9 @@ from torch import Tensor
 from parkrr.data import Block, RowTable, cuts, grouped
 from parkrr.errors import CellError, ParameterError
 from parkrr.kernels import Kernel
-from parkrr.out_of_core.checkpoint import Ledger
-from parkrr.out_of_core.unfitted_model import Skeleton, finished
-from parkrr.park import CellReport, CellResult, FitResult, Model, Park, join_left_out
+from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.unfitted_model import UnfittedModel, finished
+from parkrr.park import CellReport, CellResult, FitResult, FitSettings, Model, join_left_out
 from parkrr.partition import assign
 from parkrr.runtime import progress, torch_threads
 from parkrr.solvers import (
@@ -75,7 +75,7 @@ class Statistics:
         return self.cells[q][-2:]
 
 
-def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str, Any]:
+def accumulate(skeleton: UnfittedModel, ledger: Checkpoint, task: SliceTask) -> dict[str, Any]:
     """Add up a slice and publish it; the weight of its rows in these cells.
 
     On one thread, for products on two round differently and a task run again must not.
@@ -86,7 +86,7 @@ def accumulate(skeleton: Skeleton, ledger: Ledger, task: SliceTask) -> dict[str,
     return facts
 
 
-def added_up(skeleton: Skeleton, task: SliceTask) -> tuple[Statistics, dict[str, Any]]:
+def added_up(skeleton: UnfittedModel, task: SliceTask) -> tuple[Statistics, dict[str, Any]]:
     """The statistics of a slice, and the weight of its rows."""
     model = skeleton.model
     sizes = skeleton.sizes[task.first : task.last]
@@ -112,7 +112,7 @@ def added_up(skeleton: Skeleton, task: SliceTask) -> tuple[Statistics, dict[str,
 
 
 def sorted_rows(
-    skeleton: Skeleton, block: Block, first: int, last: int
+    skeleton: UnfittedModel, block: Block, first: int, last: int
 ) -> tuple[Block, Tensor, list[int]]:
     """The rows of some cells, mapped and sorted by cell; their cells, and rows in each cell."""
     X, Y, w = skeleton.mapped(block)
@@ -152,7 +152,7 @@ class Total(NamedTuple):
     weight: float
 
 
-def solve_run(skeleton: Skeleton, ledger: Ledger, total: Total, task: RunTask) -> None:
+def solve_run(skeleton: UnfittedModel, ledger: Checkpoint, total: Total, task: RunTask) -> None:
     """Solve a run of cells and publish their weights; on one thread, as `accumulate`."""
     skeleton = skeleton.placed()
     t = len(skeleton.model.intercept)
@@ -223,7 +223,7 @@ def from_statistics(
 
 
 @dataclass(frozen=True)
-class Streaming:
+class StatisticsPass:
     """The passes over a table, given what its sample decided.
 
     Parameters
@@ -240,10 +240,10 @@ class Streaming:
         Tasks of a pass; passes, each for some of the cells.
     """
 
-    skeleton: Skeleton
-    park: Park
+    skeleton: UnfittedModel
+    park: FitSettings
     rows: RowTable
-    ledger: Ledger
+    ledger: Checkpoint
     n_slices: int
     n_groups: int
 

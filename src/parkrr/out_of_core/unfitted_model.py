@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from parkrr.data import ArraySource, Block, RowTable, grouped
-from parkrr.out_of_core.checkpoint import Ledger
-from parkrr.park import Model, Park, as_map, check_kernel_range, with_target_scaled
+from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.park import FitSettings, Model, as_map, check_kernel_range, with_target_scaled
 from parkrr.runtime import moved, progress
 
 
 @dataclass(frozen=True)
-class Skeleton:
+class UnfittedModel:
     """All of a model but its weights, and what turns rows of the table into its rows.
 
     Parameters
@@ -41,7 +41,7 @@ class Skeleton:
     counts: list[int]
     device: str = "cpu"
 
-    def placed(self) -> "Skeleton":
+    def placed(self) -> "UnfittedModel":
         """The same on its device."""
         return self if self.device == "cpu" else moved(self, self.device)
 
@@ -66,7 +66,7 @@ class Skeleton:
         return Block(X, Y, None if rows.w is None else rows.w.to(X.device).double() / self.weight)
 
 
-def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
+def skeleton(park: FitSettings, sample: ArraySource, n_left_out: int) -> UnfittedModel:
     """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
 
     Rows drawn uniformly from all cells are m rho_q of each, up to chance. The last rows of the
@@ -90,7 +90,7 @@ def skeleton(park: Park, sample: ArraySource, n_left_out: int) -> Skeleton:
     model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
     rows = rows.rows(slice(rows.n_rows - n_left_out, None))
     order, counts = grouped(model.cell_of(rows.X), len(centroids))
-    return Skeleton(model, scale, weight, rows.block(order), counts)
+    return UnfittedModel(model, scale, weight, rows.block(order), counts)
 
 
 class TableTask(Protocol):
@@ -110,8 +110,8 @@ def finished(
     label: str,
     work: Callable[[Slice], dict[str, Any]],
     tasks: Sequence[Slice],
-    ledger: Ledger,
-    park: Park,
+    ledger: Checkpoint,
+    park: FitSettings,
 ) -> dict[str, dict[str, Any]]:
     """Run the tasks that have no marker, the largest first; what is known of all, in order."""
     found = ledger.known(task.name for task in tasks)

@@ -6,16 +6,16 @@ from parkrr.park.algorithm import (
     METRIC_ROWS,
     Coarse,
     FitResult,
-    Park,
+    FitSettings,
     as_map,
     check_kernel_range,
     coarse_model,
     with_target_scaled,
 )
 from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
-from parkrr.park.holdout import LeftOut, join_left_out
+from parkrr.park.holdout import LeaveOneOutRows, join_left_out
 from parkrr.park.incremental import (
-    Sums,
+    CellStatistics,
     added,
     check_weights_left,
     plain_sums,

@@ -1,4 +1,4 @@
-"""Algorithm 1: partition, split, fit cells, collect. Start reading at :meth:`Park.fit`."""
+"""Algorithm 1: partition, split, fit cells, collect. Start reading at :meth:`FitSettings.fit`."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from parkrr.data import FEW_ROWS, ArraySource, CellRows, draw, judges
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap, Kernel, Radial, centering, standardising
 from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
-from parkrr.park.holdout import LeftOut, join_left_out
+from parkrr.park.holdout import LeaveOneOutRows, join_left_out
 from parkrr.park.model import CoarseModel, Model
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balanced, choose_centroids
 from parkrr.runtime import Engine, progress
@@ -49,7 +49,7 @@ class FitResult(NamedTuple):
     report: list[CellReport]
     place_seconds: float
     cells_seconds: float
-    left_out: LeftOut
+    left_out: LeaveOneOutRows
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Coarse:
 
 
 @dataclass(frozen=True)
-class Park:
+class FitSettings:
     """The settings of Algorithm 1; the estimators say what each of them means."""
 
     kernel: Kernel

@@ -12,7 +12,7 @@ from parkrr.park.model import Model
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeaveOneOutRows:
     """Rows of the fit, each left out in turn.
 
     Other cells, which may take part in an answer, have never seen the row, nor has the coarse
@@ -51,13 +51,13 @@ class LeftOut:
 
     def own_shares(self, model: Model) -> Tensor:
         """The share of its own cell in the answer to each row, shape (h,)."""
-        answers = model.blend.answers(model.compass, self.X)
+        answers = model.blend.answers(model.centroid_distances, self.X)
         own = answers.cell == self.cell[answers.row]
         shares = self.change.new_zeros(len(self.X))
         return shares.index_add_(0, answers.row[own], answers.share[own].double())
 
 
-def join_left_out(model: Model, fitted: Sequence[CellResult], scale: float) -> LeftOut:
+def join_left_out(model: Model, fitted: Sequence[CellResult], scale: float) -> LeaveOneOutRows:
     """The rows that cells left out, with targets as the user knows them."""
     blocks = [found.rows for found in fitted if found.rows is not None]
     changes = [found.change for found in fitted if found.change is not None]
@@ -67,4 +67,4 @@ def join_left_out(model: Model, fitted: Sequence[CellResult], scale: float) -> L
     Y = Y.double() * scale + model.intercept
     if model.coarse is not None:
         Y = Y + model.coarse(X)
-    return LeftOut(X, Y, w, cell, torch.cat(changes) * scale)
+    return LeaveOneOutRows(X, Y, w, cell, torch.cat(changes) * scale)

@@ -27,7 +27,7 @@ BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive
 
 
 @dataclass(frozen=True)
-class Sums:
+class CellStatistics:
     """What the rows of every cell add up to.
 
     Parameters
@@ -52,13 +52,13 @@ class Sums:
     unit: float
 
 
-def sums_of(model: Model, report: list[CellReport], blocks: Iterable[Block]) -> Sums:
+def sums_of(model: Model, report: list[CellReport], blocks: Iterable[Block]) -> CellStatistics:
     """The sums of the rows that a model was fitted to, raw, a block at a time."""
     zero = torch.zeros(len(report), dtype=torch.float64)
     t = len(model.intercept)
     grams = [Z.new_zeros(len(Z), len(Z) + t, dtype=torch.float64) for Z in model.centers]
     ridge = report[0].penalty * report[0].weight  # lambda_q n_q = lambda n of every cell
-    sums = Sums(grams, zero, zero, zero, ridge, 1.0)
+    sums = CellStatistics(grams, zero, zero, zero, ridge, 1.0)
     for block in blocks:
         sums, _ = added(sums, model, block)
     unit = float(sums.weight.sum()) / sum(cell.weight for cell in report)
@@ -68,8 +68,8 @@ def sums_of(model: Model, report: list[CellReport], blocks: Iterable[Block]) -> 
 
 
 def added(
-    sums: Sums, model: Model, block: Block, sign: float = 1.0, decay: float = 1.0
-) -> tuple[Sums, list[int]]:
+    sums: CellStatistics, model: Model, block: Block, sign: float = 1.0, decay: float = 1.0
+) -> tuple[CellStatistics, list[int]]:
     """The sums with these raw rows, or without them, and the cells that they are in.
 
     What a cell knew before counts `decay` when new rows reach it.
@@ -109,7 +109,7 @@ def cell_gram(model: Model, q: int, X: Tensor, R: Tensor, w: Tensor) -> Tensor:
     return mirrored(total)
 
 
-def solved(sums: Sums, model: Model, q: int) -> Tensor:
+def solved(sums: CellStatistics, model: Model, q: int) -> Tensor:
     """The coefficients of cell q, eq. (8), from its sums, shape (m_q, t)."""
     gram, Z, n_q = sums.grams[q], model.centers[q], float(sums.weight[q])
     t = gram.shape[1] - len(Z)
@@ -127,7 +127,7 @@ def solved(sums: Sums, model: Model, q: int) -> Tensor:
     raise CellError(q, int(sums.rows[q]), "rounding left no solution; raise penalty, or refit")
 
 
-def check_weights_left(sums: Sums, touched: list[int]) -> None:
+def check_weights_left(sums: CellStatistics, touched: list[int]) -> None:
     """Refuse to forget more than a cell has learned."""
     short = [q for q in touched if float(sums.weight[q]) < -NOTHING or float(sums.rows[q]) < 0]
     if short:
@@ -137,7 +137,7 @@ def check_weights_left(sums: Sums, touched: list[int]) -> None:
         )
 
 
-def updated(model: Model, sums: Sums, touched: list[int]) -> Model:
+def updated(model: Model, sums: CellStatistics, touched: list[int]) -> Model:
     """The model with the touched cells solved again; the others are not looked at."""
     weights = list(model.weights)
     for q in touched:
@@ -145,7 +145,7 @@ def updated(model: Model, sums: Sums, touched: list[int]) -> Model:
     return model.with_weights(weights, touched)
 
 
-def told(report: list[CellReport], sums: Sums, touched: list[int]) -> list[CellReport]:
+def told(report: list[CellReport], sums: CellStatistics, touched: list[int]) -> list[CellReport]:
     """The report with what has changed in the touched cells, and whether they have outgrown."""
     report = list(report)
     for q in touched:
@@ -160,7 +160,7 @@ def told(report: list[CellReport], sums: Sums, touched: list[int]) -> list[CellR
     return report
 
 
-def plain_sums(sums: Sums) -> tuple[dict[str, float], dict[str, Tensor]]:
+def plain_sums(sums: CellStatistics) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Sums as plain facts and tensors; of every gram the part on and right of the diagonal."""
     parts = [upper(gram) for gram in sums.grams]
     tensors = {
@@ -181,12 +181,12 @@ def upper(gram: Tensor) -> Tensor:
 
 def sums_from(
     facts: dict[str, float], tensors: dict[str, Tensor], sizes: list[int], t: int
-) -> Sums:
+) -> CellStatistics:
     """The sums that facts and tensors describe, of cells with so many centres and t targets."""
     lengths = [m * (m + 1) // 2 + m * t for m in sizes]
     parts = torch.split(tensors["grams"], lengths)
     grams = [whole(part, m, t) for part, m in zip(parts, sizes, strict=True)]
-    return Sums(
+    return CellStatistics(
         grams,
         tensors["rows"],
         tensors["weight"],

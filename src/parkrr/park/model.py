@@ -16,7 +16,7 @@ from torch import Tensor
 
 from parkrr.data import grouped
 from parkrr.errors import NotFiniteError
-from parkrr.kernels import FeatureMap, Kernel, Section, block_rows
+from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
 from parkrr.partition import HARD, Blend, nearest_cell
 from parkrr.runtime import mapped_on_threads, torch_threads
 
@@ -71,12 +71,12 @@ class Model:
         return torch.stack([(zero + cell.section.origin).to(zero.dtype) for cell in self.cells])
 
     @cached_property
-    def compass(self) -> Section:
+    def centroid_distances(self) -> KernelBlock:
         """Distances to all centroids."""
         return self.kernel.distance(self.centroids)
 
     @cached_property
-    def lifter(self) -> Section:
+    def lifter(self) -> KernelBlock:
         """Lifts rows of all cells at once."""
         return self.kernel.against(self.centroids)
 
@@ -106,7 +106,7 @@ class Model:
 
     def cell_of(self, X: Tensor) -> Tensor:
         """The cell of each mapped row of X (n, e), shape (n,)."""
-        return nearest_cell(self.compass, X)
+        return nearest_cell(self.centroid_distances, X)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Line 2 of Algorithm 2 for each row of X (n, d): its cell or several, blended, (n, t)."""
@@ -131,7 +131,7 @@ class Model:
         """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""
         if len(X) == 1:
             return self.at_one(X)
-        answers = self.blend.answers(self.compass, X)
+        answers = self.blend.answers(self.centroid_distances, X)
         order, counts = grouped(answers.cell, len(self.centroids))
         row, cell_of = answers.row[order], answers.cell[order]
         values = X.new_empty(len(row), len(self.intercept))
@@ -149,10 +149,10 @@ class Model:
     def at_one(self, X: Tensor) -> Tensor:
         """The value at one mapped row X (1, e), (1, t): nothing to sort, so half the time."""
         if self.blend.n_answering(len(self.centroids)) == 1:
-            D = self.compass(self.compass.lift(X))  # (1, Q)
+            D = self.centroid_distances(self.centroid_distances.lift(X))  # (1, Q)
             cells, shares = [int(D.cpu().numpy().argmin())], [1.0]
         else:
-            _, *answers = self.blend.answers(self.compass, X)
+            _, *answers = self.blend.answers(self.centroid_distances, X)
             cells, shares = [of_cells.tolist() for of_cells in answers]
         out = self.intercept
         for (section, w), share in zip([self.cells[q] for q in cells], shares, strict=True):
@@ -170,7 +170,7 @@ class Model:
         pieces = self.pieces(counts)
         lengths = [piece.rows for piece in pieces]
         starts = np.cumsum([0, *lengths[:-1]]).tolist()
-        radii, room = self.lifter.radii(A, starts), Room()
+        radii, room = self.lifter.radii(A, starts), Workspace()
         blocks = zip(pieces, starts, radii, torch.split(A, lengths), strict=True)
         for piece, start, radius, part in blocks:
             section, w = self.cells[piece.cell]
@@ -205,7 +205,7 @@ class CoarseModel:
     weights: Tensor
 
     @cached_property
-    def section(self) -> Section:
+    def section(self) -> KernelBlock:
         """K(., centres)."""
         return self.kernel.against(self.centers)
 
@@ -231,7 +231,7 @@ class Piece(NamedTuple):
 class Cell(NamedTuple):
     """A local estimator, eq. (13), ready for lifted rows."""
 
-    section: Section
+    section: KernelBlock
     weights: Tensor  # (m_q, t)
 
 
@@ -288,13 +288,13 @@ class Cells(Sequence[Cell]):
         return cell
 
 
-class Room:
+class Workspace:
     """Memory for kernel blocks of any shape, taken once and handed out as views."""
 
     def __init__(self) -> None:
         self.flat: list[Tensor] = []
 
-    def buffers(self, section: Section, rows: int) -> list[Tensor]:
+    def buffers(self, section: KernelBlock, rows: int) -> list[Tensor]:
         """Room for `rows` rows of that section."""
         m = section.right.shape[1]
         if not self.flat or self.flat[0].numel() < rows * m:

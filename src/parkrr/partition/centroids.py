@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.data import ArraySource, draw
-from parkrr.kernels import Kernel, Section
+from parkrr.kernels import Kernel, KernelBlock
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
 # as 100 +- 10, so a share of four times the mean cannot pass for three.
@@ -176,7 +176,7 @@ def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
     return nearest_cell(kernel.distance(centroids), X)
 
 
-def nearest_cell(section: Section, X: Tensor) -> Tensor:
+def nearest_cell(section: KernelBlock, X: Tensor) -> Tensor:
     """As `assign`, by distances to centroids that are prepared, shape (n,)."""
     A = section.lift(X)  # (n, d')
     rows = section.block_rows(len(A))
@@ -189,7 +189,7 @@ def nearest_cell(section: Section, X: Tensor) -> Tensor:
     return torch.from_numpy(cell_of).to(X.device)
 
 
-class Answers(NamedTuple):
+class CellShares(NamedTuple):
     """Which cells answer for which rows, and with what share."""
 
     row: Tensor  # (p,)
@@ -231,15 +231,15 @@ class Blend:
         k = min(self.n_nearest, n_cells - 1)
         return k if k > 1 and self.width > 0 else 1
 
-    def answers(self, compass: Section, X: Tensor) -> Answers:
+    def answers(self, centroid_distances: KernelBlock, X: Tensor) -> CellShares:
         """The cells of each row of X (n, e), by distances to the centroids."""
-        k = self.n_answering(compass.right.shape[1])
+        k = self.n_answering(centroid_distances.right.shape[1])
         if k == 1:
-            return alone(nearest_cell(compass, X), X.dtype)
-        cells, gaps = nearest(compass, X, k + 1)  # (n, k + 1) each
+            return alone(nearest_cell(centroid_distances, X), X.dtype)
+        cells, gaps = nearest(centroid_distances, X, k + 1)  # (n, k + 1) each
         shares = self.shares(gaps)  # (n, k)
         row, place = shares.nonzero(as_tuple=True)
-        return Answers(row, cells[row, place], shares[row, place])
+        return CellShares(row, cells[row, place], shares[row, place])
 
     def shares(self, gaps: Tensor) -> Tensor:
         """The shares of the k nearest cells from k + 1 gaps (n, k + 1), shape (n, k)."""
@@ -248,16 +248,16 @@ class Blend:
         return weights / weights.sum(1, keepdim=True)
 
 
-def alone(cell_of: Tensor, dtype: torch.dtype) -> Answers:
+def alone(cell_of: Tensor, dtype: torch.dtype) -> CellShares:
     """Each row answered by its own cell (n,)."""
     row = torch.arange(len(cell_of), device=cell_of.device)
-    return Answers(row, cell_of, torch.ones_like(row, dtype=dtype))
+    return CellShares(row, cell_of, torch.ones_like(row, dtype=dtype))
 
 
 HARD = Blend()  # the nearest cell alone
 
 
-def nearest(section: Section, X: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def nearest(section: KernelBlock, X: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Numbers of the `count` nearest, by distances, and their gaps to the first, (n, count)."""
     A = section.lift(X)
     blocks = torch.split(A, section.block_rows(len(A)))

@@ -31,7 +31,7 @@ from parkrr.persistence.onnx_parts import (
     shares_of,
     without_gaps,
 )
-from parkrr.uncertainty import Answering
+from parkrr.uncertainty import Predictor
 
 # Rows of one cell that are answered at a time; 64 took as long. Blocks are filled up with zeros,
 # so with many outputs they are shorter: 256 rows by 1,000 outputs of 500 cells are a gigabyte.
@@ -39,16 +39,16 @@ BLOCK_ROWS, FEWEST_ROWS, BLOCK_NUMBERS = 256, 16, 2**13
 ROUTED_NUMBERS = 2**22  # distances to centroids at a time, 32 MB
 
 
-class Exported(Protocol):
+class ExportedModel(Protocol):
     """What is asked of a fitted estimator."""
 
     columns_: Columns | None
     n_features_in_: int
 
-    def _answering(self) -> Answering: ...
+    def _answering(self) -> Predictor: ...
 
 
-def to_onnx(model: Exported, path: str | Path) -> None:
+def to_onnx(model: ExportedModel, path: str | Path) -> None:
     """Write a fitted estimator as an ONNX file.
 
     Its input "X" (n, d) is float64; outputs are "prediction" of a regressor, "label" and
@@ -91,7 +91,7 @@ def check_kernels(model: Model) -> None:
             )
 
 
-def answers(answering: Answering, F: Value) -> dict[str, tuple[Value, Sequence[Any]]]:
+def answers(answering: Predictor, F: Value) -> dict[str, tuple[Value, Sequence[Any]]]:
     """Outputs by name with their shapes, of values F (n, t): Answering.predictions and so on."""
     t = len(answering.model.intercept)
     if answering.classes is None:

@@ -17,13 +17,13 @@ from parkrr.errors import ParameterError
 from parkrr.kernels import (
     FeatureMap,
     Gaussian,
-    InnerSection,
+    InnerProductBlock,
     Kernel,
+    KernelBlock,
     Matern,
     Polynomial,
-    PolynomialSection,
+    PolynomialBlock,
     Radial,
-    Section,
     coordinate_limit,
 )
 from parkrr.park import Cell
@@ -120,15 +120,15 @@ def distances(kernel: Kernel, Z: Value, centroids: Tensor) -> Value:
     """What sorts cells by distance to mapped rows Z (n, e), (n, Q): Kernel.distance."""
     section = kernel.distance(centroids.double())
     G = Z.graph.node("Gemm", Z, *products(section), transB=1)
-    if isinstance(section, PolynomialSection) and section.diag is not None:
+    if isinstance(section, PolynomialBlock) and section.diag is not None:
         return profile(kernel, G) * -2.0 + array(section.diag)
     return G
 
 
-def products(section: Section) -> tuple[Array, Array]:
+def products(section: KernelBlock) -> tuple[Array, Array]:
     """The GEMM of a section as a matrix (m, d') and a bias (m,) in place of ones in the rows."""
     right = array(section.right, section.right.dtype)  # (d', m), its last row the bias
-    if isinstance(section, InnerSection) and not section.norms:
+    if isinstance(section, InnerProductBlock) and not section.norms:
         return right.T, np.zeros(right.shape[1], right.dtype)
     return right[:-1].T, right[-1]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from parkrr.data import FEW_ROWS, JUDGES
 from parkrr.park import COARSE_ROWS, LEFT_OUT_VALUES
 from parkrr.partition import PARTITION_ROWS_PER_CELL
-from parkrr.planning.machine_speed import Pace
+from parkrr.planning.machine_speed import MachineSpeed
 from parkrr.solvers import Falkon, cheaper
 from parkrr.tuning import (
     ALL_CELLS,
@@ -53,7 +53,7 @@ KEPT = 0.4  # of what choosing took, which the heap does not give back
 WIDE = 2.5  # a distance in float64 behind a map, over one in float32
 
 
-class Spread(NamedTuple):
+class CellSpread(NamedTuple):
     """How uneven cells are, all over the mean number of rows of a cell."""
 
     largest: float  # rows of the largest
@@ -62,11 +62,11 @@ class Spread(NamedTuple):
     cubes: float  # mean cube
 
 
-EVEN = Spread(1.0, 1.0, 1.0, 1.0)
+EVEN = CellSpread(1.0, 1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Shape:
+class FitSize:
     """A fit in numbers.
 
     Parameters
@@ -96,7 +96,7 @@ class Shape:
     t: int
     n_cells: int
     n_centers: int
-    spread: Spread
+    spread: CellSpread
     wide: bool
     cores: int
     families: int
@@ -149,7 +149,7 @@ class Shape:
         return each * self.n_cells
 
 
-def seconds_of(shape: Shape, pace: Pace) -> dict[str, float]:
+def seconds_of(shape: FitSize, pace: MachineSpeed) -> dict[str, float]:
     """Of every step."""
     found = {}
     if shape.chooses or shape.tries:
@@ -162,14 +162,14 @@ def seconds_of(shape: Shape, pace: Pace) -> dict[str, float]:
     return found
 
 
-def scout_seconds(shape: Shape, pace: Pace) -> float:
+def scout_seconds(shape: FitSize, pace: MachineSpeed) -> float:
     """Searches of lengthscales on a sample."""
     searches = max(1, shape.families) * (2 if shape.scores else 1)
     walk = JUDGEMENTS if shape.families else 1
     return searches * walk * pace.judgement * min(1.0, shape.n / SCOUT_ROWS)
 
 
-def vote_seconds(shape: Shape, pace: Pace, before: float) -> float:
+def vote_seconds(shape: FitSize, pace: MachineSpeed, before: float) -> float:
     """Descents, which end when patience does, and votes."""
     if shape.n < FEW_ROWS and not shape.learns:
         return 0.0
@@ -183,7 +183,7 @@ def vote_seconds(shape: Shape, pace: Pace, before: float) -> float:
     return polls + min(descent_seconds(shape, pace), max(0.0, shape.patience - before - route))
 
 
-def descent_seconds(shape: Shape, pace: Pace) -> float:
+def descent_seconds(shape: FitSize, pace: MachineSpeed) -> float:
     """Of races and last runs, if nothing stops them."""
     if not shape.learns:
         return 0.0
@@ -199,7 +199,7 @@ def descent_seconds(shape: Shape, pace: Pace) -> float:
     return steps * each + looks
 
 
-def routing(shape: Shape, pace: Pace, n_cells: float) -> float:
+def routing(shape: FitSize, pace: MachineSpeed, n_cells: float) -> float:
     """Of placing so many cells on a sample and sending all rows to them."""
     if n_cells <= 1:
         return 0.0
@@ -207,7 +207,7 @@ def routing(shape: Shape, pace: Pace, n_cells: float) -> float:
     return n_cells * pace.distance * (shape.n / shape.cores + ROUNDS * sample)
 
 
-def trial_seconds(shape: Shape, pace: Pace) -> float:
+def trial_seconds(shape: FitSize, pace: MachineSpeed) -> float:
     """Cells around anchors, fitted with and without a coarse level, and judged with blends."""
     if shape.n_cells < 3 or not shape.tries:
         return 0.0
@@ -222,7 +222,7 @@ def trial_seconds(shape: Shape, pace: Pace) -> float:
     return fits + asked + coarse + routing(shape, pace, shape.n_cells)
 
 
-def cells_seconds(shape: Shape, pace: Pace, count: float, rows: float) -> float:
+def cells_seconds(shape: FitSize, pace: MachineSpeed, count: float, rows: float) -> float:
     """Of so many cells of so many rows."""
     m, spread = shape.share * rows, shape.spread
     if shape.iterates:
@@ -236,7 +236,7 @@ def cells_seconds(shape: Shape, pace: Pace, count: float, rows: float) -> float:
     return count * each / shape.cores
 
 
-def coarse_seconds(shape: Shape, pace: Pace, m: int, n: float) -> float:
+def coarse_seconds(shape: FitSize, pace: MachineSpeed, m: int, n: float) -> float:
     """Of one model of a sample with m centres, all penalties at once."""
     rows = min(n, COARSE_ROWS * m)
     m = min(m, int(rows))
@@ -244,7 +244,7 @@ def coarse_seconds(shape: Shape, pace: Pace, m: int, n: float) -> float:
     return statistics + 10 * m**3 * pace.product
 
 
-def uncertainty_seconds(shape: Shape, pace: Pace) -> float:
+def uncertainty_seconds(shape: FitSize, pace: MachineSpeed) -> float:
     """Rows left out are predicted, and teach how wide errors are."""
     h = shape.left_out
     value = pace.value / 3 if shape.wide else pace.short_value
@@ -253,13 +253,13 @@ def uncertainty_seconds(shape: Shape, pace: Pace) -> float:
     return predicted + scales + h * pace.schur / shape.cores
 
 
-def bytes_of(shape: Shape) -> float:
+def bytes_of(shape: FitSize) -> float:
     """Most that a fit takes beyond what the process holds when it begins."""
     chosen = choosing_bytes(shape) if shape.chooses else 0.0
     return LIBRARIES_BYTES + max(chosen, KEPT * chosen + cells_bytes(shape))
 
 
-def choosing_bytes(shape: Shape) -> float:
+def choosing_bytes(shape: FitSize) -> float:
     """Rows in the order of choices, columns to find neighbours among, balls and voters."""
     voters = shape.n / VOTER_ROWS
     voter = VOTER_ROWS * min(LARGEST_VOTER, 1 + voters / 20)
@@ -270,7 +270,7 @@ def choosing_bytes(shape: Shape) -> float:
     return found
 
 
-def cells_bytes(shape: Shape) -> float:
+def cells_bytes(shape: FitSize) -> float:
     """The model, and the matrices of the largest cells that are fitted at once."""
     value = 8 if shape.wide else 4
     model = 2.0 * shape.share * shape.n * (value * shape.width + 8 * shape.t)

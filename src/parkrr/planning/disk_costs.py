@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 
 from parkrr.data import BLOCK_BYTES, LOOKED_AT, LOOKED_SHARE
-from parkrr.planning.costs import Shape, choosing_bytes, coarse_seconds, seconds_of
+from parkrr.planning.costs import FitSize, choosing_bytes, coarse_seconds, seconds_of
 from parkrr.planning.disk_sizes import (
     GROUP_COPIES,
     PROCESS_BYTES,
     SAMPLE_COPIES,
     DiskPlan,
 )
-from parkrr.planning.machine_speed import Pace
+from parkrr.planning.machine_speed import MachineSpeed
 from parkrr.uncertainty import FOLDS, SCALE_CENTERS
 
 COPIES = 6  # of a block of rows that are there at once; a promise counts with more
@@ -20,7 +20,7 @@ SOLVE = 6.0  # products of a cell from its statistics, over m^3
 
 
 @dataclass(frozen=True)
-class DiskShape:
+class DiskFitSize:
     """A fit from disk in numbers.
 
     Parameters
@@ -40,7 +40,7 @@ class DiskShape:
     """
 
     sizes: DiskPlan
-    sample: Shape
+    sample: FitSize
     n: int
     groups: int
     group_bytes: int
@@ -75,7 +75,7 @@ class DiskShape:
         return 2 * self.looked_at + self.counted + self.sizes.n_groups
 
 
-def disk_seconds(shape: DiskShape, pace: Pace) -> dict[str, float]:
+def disk_seconds(shape: DiskFitSize, pace: MachineSpeed) -> dict[str, float]:
     """Of every step."""
     sizes, m, workers = shape.sizes, shape.centers, shape.sizes.n_workers
     chosen = seconds_of(shape.sample, pace)
@@ -93,7 +93,7 @@ def disk_seconds(shape: DiskShape, pace: Pace) -> dict[str, float]:
     return found
 
 
-def disk_bytes(shape: DiskShape) -> float:
+def disk_bytes(shape: DiskFitSize) -> float:
     """Most that the process holds, itself included."""
     sizes, width = shape.sizes, shape.sample.d + shape.sample.t
     sample = SAMPLE_COPIES / 2 * 8.0 * shape.drawn * width
@@ -103,6 +103,6 @@ def disk_bytes(shape: DiskShape) -> float:
     return PROCESS_BYTES + max(passing, choosing)
 
 
-def disk_written(shape: DiskShape) -> float:
+def disk_written(shape: DiskFitSize) -> float:
     """Bytes of statistics that tasks leave for each other."""
     return shape.statistics * shape.sizes.n_slices

@@ -75,7 +75,7 @@ class DiskPlan:
 
 
 @dataclass(frozen=True)
-class Promise:
+class MemoryBudget:
     """Memory, and what of it is not for statistics.
 
     Parameters
@@ -114,13 +114,13 @@ def plan_disk(
     group_bytes: int,
 ) -> DiskPlan:
     """What is not given, for n rows of so many numbers that stay on disk."""
-    first = Promise(max_memory or MEMORY, width, t, group_bytes, LEAST_SAMPLE)
+    first = MemoryBudget(max_memory or MEMORY, width, t, group_bytes, LEAST_SAMPLE)
     cells = n_cells or automatic_cells(n, first)
     centers = n_centers or CENTERS * cells
     sample = min(n, max(centers, PARTITION_ROWS_PER_CELL * cells, LEAST_SAMPLE))
     few, many = LEFT_OUT_ROWS
     left_out = min(n, many, max(few, LEFT_OUT_A_CELL * cells))
-    promise = Promise(first.limit, width, t, group_bytes, sample + left_out)
+    promise = MemoryBudget(first.limit, width, t, group_bytes, sample + left_out)
     statistics = 8.0 * centers * (centers / cells + t)
     largest = 3 * 8.0 * (2.7 * centers / cells) ** 2  # of one cell, and what solves it
     need = max(largest, LEAST_ROOM)
@@ -150,7 +150,7 @@ def plan_disk(
     )
 
 
-def automatic_cells(n: int, promise: Promise) -> int:
+def automatic_cells(n: int, promise: MemoryBudget) -> int:
     """As many as two workers have room for, there are rows for, and at most so many.
 
     Two, however many there are, so that a model does not depend on the machine.

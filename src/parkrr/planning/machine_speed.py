@@ -18,7 +18,7 @@ from parkrr.kernels import FeatureMap, Matern
 from parkrr.partition import assign, rows_around
 from parkrr.runtime import LocalEngine, give_back, mapped_on_threads
 from parkrr.solvers import Shard, kernel_of_rows
-from parkrr.tuning import BALL_ROWS, BALLS, SCOUT_CENTERS, SCOUT_ROWS, Ball, Scout
+from parkrr.tuning import BALL_ROWS, BALLS, SCOUT_CENTERS, SCOUT_ROWS, LocalBatch, SampleSearch
 from parkrr.tuning.metric_descent import JUDGED
 from parkrr.uncertainty import schur_complement
 
@@ -31,7 +31,7 @@ VALUED = 2**13  # rows against as many centres as a cell has rows
 
 
 @dataclass(frozen=True)
-class Pace:
+class MachineSpeed:
     """Seconds of one of each piece, on one of `cores` busy cores.
 
     Parameters
@@ -70,7 +70,7 @@ class Pace:
 
 
 @cache
-def measured_pace(d: int, t: int, cores: int) -> Pace:
+def measured_pace(d: int, t: int, cores: int) -> MachineSpeed:
     """The pace of this machine for rows of d features and t targets; takes some two seconds."""
     try:
         return timed(d, t, cores)
@@ -78,7 +78,7 @@ def measured_pace(d: int, t: int, cores: int) -> Pace:
         give_back()
 
 
-def timed(d: int, t: int, cores: int) -> Pace:
+def timed(d: int, t: int, cores: int) -> MachineSpeed:
     """Every piece, timed."""
     engine = LocalEngine(cores)
     draw = torch.Generator().manual_seed(0)
@@ -98,7 +98,7 @@ def timed(d: int, t: int, cores: int) -> Pace:
     many = X[:NEAR_ROWS, :].repeat(NEAR_ROWS // VALUED, 1)
     anchors = X[:ANCHORS]
     routed = short.repeat(ROUTED // VALUED, 1)
-    return Pace(
+    return MachineSpeed(
         judgement=judgement_seconds(X[:, :d], Y, cores),
         weights_step=step_seconds(X, Y, torch.ones(2 * d, dtype=torch.float64), engine),
         matrix_step=step_seconds(X[:, :d], Y, torch.eye(d, dtype=torch.float64), engine),
@@ -128,7 +128,7 @@ def judgement_seconds(X: torch.Tensor, Y: torch.Tensor, cores: int) -> float:
     """Of one lengthscale, by the scout."""
     cut = SCOUT_ROWS // 4
     train, held_out = (ArraySource(X[a:b], Y[a:b]) for a, b in ((cut, SCOUT_ROWS), (0, cut)))
-    scout = Scout(train, held_out, SCOUT_CENTERS, torch.float64, cores)
+    scout = SampleSearch(train, held_out, SCOUT_CENTERS, torch.float64, cores)
     kernel = Matern(2.0 * X.shape[1] ** 0.5)
     return usual(lambda: scout.weigh(kernel, FeatureMap(), ""))
 
@@ -138,7 +138,7 @@ def step_seconds(
 ) -> float:
     """Of one step of a descent."""
     judged = torch.arange(BALL_ROWS) < JUDGED * BALL_ROWS
-    ball = Ball(Block(X[:BALL_ROWS], Y[:BALL_ROWS], None), judged)
+    ball = LocalBatch(Block(X[:BALL_ROWS], Y[:BALL_ROWS], None), judged)
     kernel = Matern(2.0 * X.shape[1] ** 0.5)
-    task = partial(Ball.slopes, kernel=kernel, matrix=matrix, ridge=0.1)
+    task = partial(LocalBatch.slopes, kernel=kernel, matrix=matrix, ridge=0.1)
     return usual(lambda: engine.map(task, [ball] * BALLS))

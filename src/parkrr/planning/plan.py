@@ -7,8 +7,8 @@ from typing import Any
 
 from parkrr.data import ArraySource, ParquetTable, RowTable, categories
 from parkrr.errors import check_bytes, check_positive_or
-from parkrr.planning.costs import EVEN, LIBRARIES_BYTES, Shape, bytes_of, seconds_of
-from parkrr.planning.disk_costs import DiskShape, disk_bytes, disk_seconds, disk_written
+from parkrr.planning.costs import EVEN, LIBRARIES_BYTES, FitSize, bytes_of, seconds_of
+from parkrr.planning.disk_costs import DiskFitSize, disk_bytes, disk_seconds, disk_written
 from parkrr.planning.disk_sizes import MEMORY, learned, n_outputs, sizes_on_disk, stays_on_disk
 from parkrr.planning.machine_speed import measured_pace
 from parkrr.planning.settings import shape_of, spread_of
@@ -138,14 +138,14 @@ def left_of(params: dict[str, Any], held: float) -> dict[str, Any]:
     return {**params, "max_memory": max(1.0, limit - held)}
 
 
-def seen_shape(params: dict[str, Any], rows: ArraySource, n: int) -> Shape:
+def seen_shape(params: dict[str, Any], rows: ArraySource, n: int) -> FitSize:
     """The fit of n rows in numbers; `rows`, some of them, say how uneven its cells will be."""
     how = (n, rows.X.shape[1], rows.n_outputs)
     n_cells = shape_of({**params, "max_memory": None}, *how, EVEN).n_cells
     return shape_of(params, *how, spread_of(params, rows, n_cells))
 
 
-def checked_shape(params: dict[str, Any], rows: ArraySource) -> Shape:
+def checked_shape(params: dict[str, Any], rows: ArraySource) -> FitSize:
     """The fit of rows in memory in numbers, once it is known that it keeps max_memory."""
     if params["max_memory"] is not None:
         return seen_shape(params, rows, rows.n_rows)
@@ -170,7 +170,7 @@ def plan_rows(params: dict[str, Any], rows: ArraySource, n: int, features: int) 
 
 def planned_in_memory(
     params: dict[str, Any],
-    shape: Shape,
+    shape: FitSize,
     features: int,
     seconds: dict[str, float],
     now: float,
@@ -249,7 +249,7 @@ def planned_on_disk(
     sizes = sizes_on_disk(seen, params, as_engine(params["engine"]))
     given = {**params, "n_cells": sizes.n_cells, "n_centers": sizes.n_centers, "max_memory": None}
     sample = shape_of(given, min(table.n_rows, sizes.n_sample), d, t, EVEN)
-    shape = DiskShape(
+    shape = DiskFitSize(
         sizes=sizes,
         sample=sample,
         n=table.n_rows,

@@ -28,13 +28,13 @@ from parkrr.kernels import (
     as_kernel,
     standardising,
 )
-from parkrr.park import Coarse, Park
+from parkrr.park import Coarse, FitSettings
 from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balanced
-from parkrr.planning.costs import EVEN, Shape, Spread
+from parkrr.planning.costs import EVEN, CellSpread, FitSize
 from parkrr.planning.sizes import choose_sizes
 from parkrr.runtime import as_engine, progress
 from parkrr.solvers import Falkon
-from parkrr.tuning import STEPS, Diary, Tuning, Wish
+from parkrr.tuning import STEPS, OpenChoices, TuningLog, TuningPipeline
 
 METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
@@ -58,7 +58,7 @@ class CellCounts(Protocol):
     def n_centers(self) -> int: ...
 
 
-def wish_of(params: dict[str, Any]) -> Wish:
+def wish_of(params: dict[str, Any]) -> OpenChoices:
     """What these parameters leave to choose."""
     kernel, metric = params["kernel"], as_metric(params["metric"])
     free, radial = is_auto(kernel), isinstance(families(kernel)[0], Radial)
@@ -69,7 +69,7 @@ def wish_of(params: dict[str, Any]) -> Wish:
             f"metric='learned' needs a radial kernel, got kernel={kernel!r}; use 'standard', or "
             f"one of gaussian, laplacian, matern"
         )
-    return Wish(
+    return OpenChoices(
         families=families(kernel),
         lengthscale=free or metric == "learned",
         penalty=is_auto(params["penalty"]),
@@ -86,13 +86,13 @@ def patience(params: dict[str, Any]) -> float:
     return AUTO_SECONDS if budget is None else budget / 2
 
 
-def shape_of(params: dict[str, Any], n: int, d: int, t: int, spread: Spread) -> Shape:
+def shape_of(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread) -> FitSize:
     """A fit of n rows in memory in numbers, with the sizes it will have.
 
     Raises BudgetError if it cannot be small enough for max_memory.
     """
     wish = wish_of(params)
-    open_shape = Shape(
+    open_shape = FitSize(
         n=n,
         d=d,
         t=t,
@@ -118,7 +118,7 @@ def shape_of(params: dict[str, Any], n: int, d: int, t: int, spread: Spread) -> 
     return replace(open_shape, n_cells=sizes.n_cells, n_centers=sizes.n_centers)
 
 
-def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> Spread:
+def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> CellSpread:
     """How uneven cells will be, from partitions of a sample in standard units.
 
     Copies of one row, which no metric can tell apart, make cells that cannot be split.
@@ -130,10 +130,10 @@ def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> Spread
     n_cells = max(1, min(n_cells, len(X) // PARTITION_ROWS_PER_CELL))
     cores, even = as_engine(params["engine"]).local.cores, check_bool("balance", params["balance"])
     found = [partitioned(X, n_cells, even, cores, seed) for seed in range(SPREAD_TRIES)]
-    return Spread(*(sum(values) / len(values) for values in zip(*found, strict=True)))
+    return CellSpread(*(sum(values) / len(values) for values in zip(*found, strict=True)))
 
 
-def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int) -> Spread:
+def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int) -> CellSpread:
     """How uneven the cells of one partition of X (n, d) are."""
     kernel = Gaussian(X.shape[1] ** 0.5)
     C = X[draw(len(X), n_cells, seed)]
@@ -143,7 +143,7 @@ def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int
     sizes = counts.sort(descending=True).values * n_cells / len(X)  # (about Q,)
     at_once = float(sizes[:cores].square().sum())
     moments = (float(sizes.pow(k).sum()) / n_cells for k in (2, 3))
-    return Spread(float(sizes[0]), at_once, *moments)
+    return CellSpread(float(sizes[0]), at_once, *moments)
 
 
 def given_sizes(params: dict[str, Any]) -> dict[str, int | None]:
@@ -152,9 +152,11 @@ def given_sizes(params: dict[str, Any]) -> dict[str, int | None]:
     return {name: check_integer_or(name, params[name], "auto") for name in names}
 
 
-def park_of(params: dict[str, Any], wish: Wish, sizes: CellCounts, n: int, seed: int) -> Park:
+def park_of(
+    params: dict[str, Any], wish: OpenChoices, sizes: CellCounts, n: int, seed: int
+) -> FitSettings:
     """Algorithm 1 for n rows; what is to be chosen is a first guess."""
-    return Park(
+    return FitSettings(
         kernel=families(params["kernel"])[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
         metric=wish.metric,
@@ -232,11 +234,13 @@ def as_coarse(coarse: Coarse | int | str) -> Coarse | None:
     return Coarse(check_integer("coarse", coarse, "a number of centres >= 0 or a Coarse"))
 
 
-def chosen_park(park: Park, wish: Wish, seconds: float, rows: ArraySource) -> tuple[Park, Diary]:
+def chosen_park(
+    park: FitSettings, wish: OpenChoices, seconds: float, rows: ArraySource
+) -> tuple[FitSettings, TuningLog]:
     """The settings with every choice made on these rows, here and not on a cluster."""
     if not wish.anything:
-        return park, Diary()
+        return park, TuningLog()
     here = replace(park, engine=park.engine.local, shown=False)
     with progress("choosing", STEPS, "steps", park.shown) as tick:
-        settled, diary = Tuning(here, wish, seconds, tick).run(rows)
+        settled, diary = TuningPipeline(here, wish, seconds, tick).run(rows)
     return replace(settled, engine=park.engine, shown=park.shown), diary

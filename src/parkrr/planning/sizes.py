@@ -7,7 +7,7 @@ matrices of n_q^2 doubles. Larger cells are better by a per cent or two each tim
 from dataclasses import dataclass, replace
 
 from parkrr.errors import BudgetError
-from parkrr.planning.costs import Shape, bytes_of, seconds_of
+from parkrr.planning.costs import FitSize, bytes_of, seconds_of
 from parkrr.planning.machine_speed import measured_pace
 from parkrr.runtime import told_bytes
 
@@ -33,7 +33,7 @@ class Sizes:
 
 
 def choose_sizes(
-    shape: Shape,
+    shape: FitSize,
     n_cells: int | None,
     n_centers: int | None,
     time_budget: float | None,
@@ -63,13 +63,13 @@ def choose_sizes(
     return Sizes(cells, centers)
 
 
-def fitting_seconds(shape: Shape) -> float:
+def fitting_seconds(shape: FitSize) -> float:
     """Of all steps but those that choose kernel, penalty and metric."""
     found = seconds_of(shape, measured_pace(shape.d, shape.t, shape.cores))
     return sum(seconds for step, seconds in found.items() if step not in CHOOSING)
 
 
-def way_out(shape: Shape, n_cells: int | None, n_centers: int | None) -> str:
+def way_out(shape: FitSize, n_cells: int | None, n_centers: int | None) -> str:
     """What else would make the fit smaller."""
     if n_cells is not None or n_centers is not None:
         return "or leave n_cells and n_centers to be chosen, or lower n_centers"

@@ -29,7 +29,7 @@ from parkrr.inspection import (
     seen_rows,
     typical,
 )
-from parkrr.uncertainty import COVERAGE, HeldOut
+from parkrr.uncertainty import COVERAGE, DiagnosticRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -253,7 +253,7 @@ def plot_predictions(
         raise ParameterError(
             f"coverage of rows left out must be {COVERAGE}, got {coverage!r}; give X and y"
         )
-    seen = fitted(model).held_out_ if y is None else seen_rows(model, X, y, coverage)
+    seen = fitted(model).validation_rows_ if y is None else seen_rows(model, X, y, coverage)
     ax, n = new_axes(ax), len(seen.get("cell", ()))
     if not n:
         return said(ax, "No row was left out, so no error is known")
@@ -264,7 +264,7 @@ def plot_predictions(
     return against_truth(one, coverage, ax)
 
 
-def against_truth(seen: HeldOut, coverage: float, ax: "Axes") -> "Axes":
+def against_truth(seen: DiagnosticRows, coverage: float, ax: "Axes") -> "Axes":
     """Truth against prediction of one target, those outside of their interval in red."""
     x, truth = seen["predicted"], seen["truth"]
     inside = np.ones(len(x), dtype=bool)
@@ -283,7 +283,7 @@ def against_truth(seen: HeldOut, coverage: float, ax: "Axes") -> "Axes":
     return dressed(ax, title, "prediction", "truth")
 
 
-def reliability(seen: HeldOut, ax: "Axes") -> "Axes":
+def reliability(seen: DiagnosticRows, ax: "Axes") -> "Axes":
     """How often labels are right, against how sure the model was, in bins of as many rows."""
     sure, right = seen["confidence"], seen["predicted"] == seen["truth"]
     bins = np.array_split(np.argsort(sure, kind="stable"), min(BINS, len(sure)))

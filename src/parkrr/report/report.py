@@ -30,7 +30,7 @@ from parkrr.inspection import (
 from parkrr.kernels import FeatureMap
 from parkrr.plots import plots
 from parkrr.report.html import facts, figures, folded, shown, table, whole_page
-from parkrr.uncertainty import COVERAGE, HeldOut
+from parkrr.uncertainty import COVERAGE, DiagnosticRows
 
 ROWS = 20  # of a table
 TARGETS = 10  # whose errors are listed
@@ -102,7 +102,7 @@ def tiles(model: Fitted) -> str:
     found, seconds = balance(model), sum(getattr(model, "seconds_", {}).values())
     numbers: dict[str, Any] = {"rows": found.rows, "features": model.n_features_in_}
     numbers |= {"cells": found.cells, "seconds": seconds}
-    for name, value in (scores(model.held_out_) or [{}])[0].items():
+    for name, value in (scores(model.validation_rows_) or [{}])[0].items():
         if name in ("root mean squared error", "right"):
             numbers[f"{name}, rows left out"] = value
     inner = (
@@ -180,16 +180,16 @@ def metric_words(metric: FeatureMap) -> str:
     return ", ".join(words)
 
 
-def performance(model: Fitted, given: HeldOut | None, X: Any, y: Any) -> str:
+def performance(model: Fitted, given: DiagnosticRows | None, X: Any, y: Any) -> str:
     """Errors, of rows left out and of those given, and predictions beside the truth."""
-    sets = {"left out of the fit": model.held_out_, "given to this report": given or {}}
+    sets = {"left out of the fit": model.validation_rows_, "given to this report": given or {}}
     found = [{"rows": name, **one} for name, seen in sets.items() for one in scores(seen)]
     words = (
         "<p>Each of the rows left out was predicted by the model without it, so that these errors "
         "are those of new rows of the same kind.</p>"
     )
     if hasattr(model, "classes_"):
-        listed = table(by_class(given or model.held_out_))
+        listed = table(by_class(given or model.validation_rows_))
         return words + table(found) + folded("Class by class", listed, unfolded=True)
     caption = (
         "{}: points on the line are predicted exactly, blue ones lie in their interval, red ones "
@@ -207,7 +207,7 @@ def performance(model: Fitted, given: HeldOut | None, X: Any, y: Any) -> str:
     return words + table(found) + pictures(drawn) + (note + table(worst) if worst else "")
 
 
-def scores(seen: HeldOut) -> list[dict[str, Any]]:
+def scores(seen: DiagnosticRows) -> list[dict[str, Any]]:
     """Errors of rows, for each target."""
     if not len(seen.get("cell", ())):
         return []
@@ -232,7 +232,7 @@ def scores(seen: HeldOut) -> list[dict[str, Any]]:
     return found
 
 
-def by_class(seen: HeldOut) -> list[dict[str, Any]]:
+def by_class(seen: DiagnosticRows) -> list[dict[str, Any]]:
     """Of each class how many rows were found, and how often its name was right."""
     if not seen:
         return []

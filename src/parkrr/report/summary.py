@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parkrr.data import Category, Column, Moment
+from parkrr.data import Category, Column, DateTime
 from parkrr.kernels import FeatureMap
 from parkrr.persistence import plain_kernel
 
@@ -60,7 +60,7 @@ def metric_words(metric: FeatureMap) -> str:
 
 def held_out(model: Estimator) -> dict[str, float] | None:
     """How far off predictions of rows were that had been left out."""
-    known = model.held_out_
+    known = model.validation_rows_
     if not known:
         return None
     truth, predicted = known["truth"], known["predicted"]
@@ -98,7 +98,7 @@ def kind_of(column: Column | None) -> str:
     """What a column holds, in words."""
     if isinstance(column, Category):
         return f"{len(column.values):,} words"
-    if isinstance(column, Moment):
+    if isinstance(column, DateTime):
         return "date or time" if column.elapsed else "time of day"
     return "number, with gaps" if column is not None and column.flagged else "number"
 

@@ -20,7 +20,7 @@ FIRST_MEMORY = 2**29  # asked for after a task ran out of memory, then twice tha
 STORE_BYTES = 2**28  # of a cluster we start: data does not travel through it
 
 
-class Try(NamedTuple):
+class Attempt(NamedTuple):
     """How often a task has died, and the memory it is promised."""
 
     deaths: int
@@ -98,7 +98,7 @@ class RayEngine:
         """
         ray = self.connected()
         shared, remote = ray.put(function), ray.remote(max_retries=0)(call)
-        tries = [Try(0, int(self.memory)) for _ in tasks]
+        tries = [Attempt(0, int(self.memory)) for _ in tasks]
         waiting, running = list(reversed(range(len(tasks)))), dict[Any, int]()
         try:
             while waiting or running:
@@ -120,17 +120,17 @@ class RayEngine:
             for task in running:
                 ray.cancel(task)
 
-    def again(self, before: "Try", error: Exception) -> "Try":
+    def again(self, before: "Attempt", error: Exception) -> "Attempt":
         """Once more after a worker or node died, with twice the memory if that ran out."""
         if before.deaths >= DEATHS:
             raise error
         if not isinstance(error, self.connected().exceptions.OutOfMemoryError):
-            return Try(before.deaths + 1, before.memory)
+            return Attempt(before.deaths + 1, before.memory)
         largest = max(node["Resources"].get("memory", 0) for node in self.connected().nodes())
         if before.memory >= largest:
             raise error
         wanted = max(FIRST_MEMORY, 2 * before.memory)
-        return Try(before.deaths + 1, int(min(wanted, largest)))
+        return Attempt(before.deaths + 1, int(min(wanted, largest)))
 
     def submit(self, remote: Any, shared: Any, task: Any, memory: int) -> Any:
         """One task on its way, with that memory promised to it."""

@@ -13,7 +13,7 @@ from torch import Tensor
 LEAST_FREE = 1e-6  # of 1 - l_i, which rounding could make zero
 
 
-class LeftOutRows(NamedTuple):
+class LeaveOneOutBlock(NamedTuple):
     """Rows of a cell that are each left out in turn, as a Nystrom fit sees them."""
 
     K: Tensor  # (h, m)

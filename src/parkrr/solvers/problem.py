@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource, Block, Source
-from parkrr.kernels import Kernel, Section
+from parkrr.kernels import Kernel, KernelBlock
 from parkrr.runtime import mapped_on_threads
-from parkrr.solvers.leave_one_out import LeftOutRows
+from parkrr.solvers.leave_one_out import LeaveOneOutBlock
 
 OWN_VALUES = 2**21  # of a kernel matrix at a time
 PANEL = 64  # columns of K'K at a time: symmetry then saves 40 % of the work at m = 200
@@ -66,7 +66,7 @@ class LocalProblem:
         """
         return kernel_of_rows(self.kernel, self.centers)
 
-    def left_out(self) -> LeftOutRows | None:
+    def left_out(self) -> LeaveOneOutBlock | None:
         """The rows at the end, against the centres."""
         if not self.n_left_out:
             return None
@@ -100,7 +100,7 @@ class Shard:
     threads while it is made, which had cost a third of the speed on two cores.
     """
 
-    def __init__(self, section: Section, rows: Source) -> None:
+    def __init__(self, section: KernelBlock, rows: Source) -> None:
         self.section, self.rows = section, rows
         self.m, self.t = section.right.shape[1], rows.n_outputs
         self.block_rows = section.block_rows(rows.n_rows)
@@ -187,10 +187,10 @@ def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
     return reduce(Tensor.add_, mapped_on_threads(part, shards, len(shards)))
 
 
-def left_out_rows(kernel: Kernel, rows: Block, Z: Tensor) -> LeftOutRows:
+def left_out_rows(kernel: Kernel, rows: Block, Z: Tensor) -> LeaveOneOutBlock:
     """Rows to be left out against centres Z (m, d), in float64."""
     K = kernel(rows.X.double(), Z.double())
-    return LeftOutRows(K, rows.Y.double(), None if rows.w is None else rows.w.double())
+    return LeaveOneOutBlock(K, rows.Y.double(), None if rows.w is None else rows.w.double())
 
 
 def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:

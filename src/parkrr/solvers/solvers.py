@@ -29,7 +29,7 @@ from parkrr.solvers.factors import (
     regular_cholesky,
     solve_triangular,
 )
-from parkrr.solvers.leave_one_out import LeftOutRows, exact_change
+from parkrr.solvers.leave_one_out import LeaveOneOutBlock, exact_change
 from parkrr.solvers.problem import LocalProblem, Shard, kernel_of_rows, left_out_rows, summed
 
 # Predictions in float32 that are off by more than this, of targets in [-1, 1], are made in
@@ -98,7 +98,7 @@ def solve_statistics(
     ridge: float,
     jitter: float,
     dtype: torch.dtype,
-    left_out: LeftOutRows | None,
+    left_out: LeaveOneOutBlock | None,
 ) -> LocalFit | None:
     """The estimator from statistics (m, m + t); None if rounding left no positive system."""
     factor = Factor(K_mm, jitter)

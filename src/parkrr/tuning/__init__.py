@@ -10,7 +10,7 @@ from parkrr.tuning.blend_trial import (
     WIDTHS,
 )
 from parkrr.tuning.cell_comparison import VOTER_ROWS, VOTERS, WINDOW
-from parkrr.tuning.metric_descent import BALL_ROWS, BALLS, FRESH, SHARPENING_BALLS, Ball
+from parkrr.tuning.metric_descent import BALL_ROWS, BALLS, FRESH, SHARPENING_BALLS, LocalBatch
 from parkrr.tuning.metric_search import (
     FULL_COLUMNS,
     HEAT,
@@ -26,8 +26,8 @@ from parkrr.tuning.pipeline import (
     SCOUT_ROWS,
     STEPS,
     Chosen,
-    Diary,
-    Tuning,
-    Wish,
+    OpenChoices,
+    TuningLog,
+    TuningPipeline,
 )
-from parkrr.tuning.sample_search import Scout
+from parkrr.tuning.sample_search import SampleSearch

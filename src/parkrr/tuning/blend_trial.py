@@ -13,7 +13,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, joined
 from parkrr.kernels import FeatureMap, Radial
-from parkrr.park import Coarse, CoarseModel, Model, Park, coarse_model
+from parkrr.park import Coarse, CoarseModel, FitSettings, Model, coarse_model
 from parkrr.partition import HARD, Blend, nearest
 from parkrr.tuning.sample_search import Note
 
@@ -29,7 +29,7 @@ GAIN = 0.995  # what has a cost in prediction must cut the error by more
 
 
 @dataclass(frozen=True)
-class Trial:
+class BlendTrial:
     """Some cells to fit, and rows to judge them by.
 
     Parameters
@@ -48,7 +48,7 @@ class Trial:
         All mapped rows that do not judge.
     """
 
-    park: Park
+    park: FitSettings
     n: float
     centroids: Tensor
     cells: list[ArraySource]
@@ -103,7 +103,9 @@ class Trial:
         return found[best], best
 
 
-def choose_levels(park: Park, rows: ArraySource, blend: bool, coarse: bool, note: Note) -> Park:
+def choose_levels(
+    park: FitSettings, rows: ArraySource, blend: bool, coarse: bool, note: Note
+) -> FitSettings:
     """The settings with blend and coarse level, where they are left open and help."""
     assert isinstance(park.metric, FeatureMap)
     if park.n_cells == 1 or not (blend or coarse):
@@ -123,7 +125,7 @@ def choose_levels(park: Park, rows: ArraySource, blend: bool, coarse: bool, note
     return replace(park, blend=chosen)
 
 
-def prepare(park: Park, rows: ArraySource) -> Trial:
+def prepare(park: FitSettings, rows: ArraySource) -> BlendTrial:
     """Cells around a few anchors, or all of them, their mapped rows divided."""
     centroids, cells = park.divide(rows, park.place(rows, park.seed))
     taken, judged = around(park, centroids)
@@ -141,10 +143,10 @@ def prepare(park: Park, rows: ArraySource) -> Trial:
             rest[index[order[:cut]]] = False
     n = (1 - HELD_OUT) * rows.total_weight
     others = replace(rows, index=rest.nonzero()[:, 0])
-    return Trial(park, n, centroids[taken], kept, joined(judged_rows), others)
+    return BlendTrial(park, n, centroids[taken], kept, joined(judged_rows), others)
 
 
-def around(park: Park, centroids: Tensor) -> tuple[list[int], set[int]]:
+def around(park: FitSettings, centroids: Tensor) -> tuple[list[int], set[int]]:
     """Cells that take part, and those in whose middle the others are all near."""
     if len(centroids) <= ALL_CELLS:
         return list(range(len(centroids))), set(range(len(centroids)))

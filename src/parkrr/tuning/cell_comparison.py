@@ -30,7 +30,7 @@ WINDOW = (10**-0.5, 1.0, 10**0.5)  # ridges around the last best
 
 
 @dataclass(frozen=True)
-class Voter:
+class ComparisonCell:
     """A small cell, its rows divided into those to fit and those to judge by.
 
     Parameters
@@ -88,13 +88,13 @@ class Roll:
     baseline: Callable[[Tensor], Tensor]
     seed: int
 
-    def voters(self, cells: list[ArraySource], center_share: float) -> list[Voter]:
+    def voters(self, cells: list[ArraySource], center_share: float) -> list[ComparisonCell]:
         """Some of these cells, or all."""
         chosen = np.random.default_rng(self.seed).permutation(len(cells))[:VOTERS]
         found = [self.voter(cells[q], center_share) for q in sorted(chosen)]
         return [voter for voter in found if voter is not None]
 
-    def voter(self, cell: ArraySource, center_share: float) -> Voter | None:
+    def voter(self, cell: ArraySource, center_share: float) -> ComparisonCell | None:
         """The cell as a voter, if there are some rows to fit and some to judge by."""
         assert cell.index is not None
         at = cell.index[draw(cell.n_rows, MOST_ROWS, self.seed).to(cell.index.device)]
@@ -105,7 +105,7 @@ class Roll:
         m = max(1, math.ceil(center_share * train.n_rows))
         Z = train.X if m >= train.n_rows else train.X[draw(train.n_rows, m, m)]
         predicted = self.baseline(cell.X[at[judges]])
-        return Voter(train, held_out, Z, float(held_out.squares(predicted)))
+        return ComparisonCell(train, held_out, Z, float(held_out.squares(predicted)))
 
 
 def roll(rows: ArraySource, baseline: Callable[[Tensor], Tensor], seed: int, judging: int) -> Roll:
@@ -135,7 +135,9 @@ class Poll:
         Whether that is the only one allowed.
     """
 
-    def __init__(self, voters: list[Voter], engine: Engine, ridge: float, fixed: bool) -> None:
+    def __init__(
+        self, voters: list[ComparisonCell], engine: Engine, ridge: float, fixed: bool
+    ) -> None:
         self.voters, self.engine, self.fixed = voters, engine, fixed
         self.ridge = ridge if fixed else min(max(ridge, RIDGES[0]), RIDGES[1])
         self.baseline = max(sum(voter.baseline for voter in voters), 1e-300)
@@ -156,7 +158,7 @@ class Poll:
 
     def count(self, kernel: Kernel, ridges: list[float]) -> Best:
         """Everybody's vote: the least error over these ridges."""
-        vote = partial(Voter.vote, kernel=kernel, ridges=ridges)
+        vote = partial(ComparisonCell.vote, kernel=kernel, ridges=ridges)
         errors = reduce(torch.add, self.engine.map(vote, self.voters)) / self.baseline
         at = int(errors.argmin())
         return Best(float(errors[at]), ridges[at])

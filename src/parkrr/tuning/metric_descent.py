@@ -56,7 +56,7 @@ class Slopes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ball:
+class LocalBatch:
     """Rows near an anchor before the matrix, in float64: weights of 100 cancel in float32.
 
     Parameters
@@ -186,9 +186,9 @@ class Descent:
                 left = 1 - (first + k / BALLS) / steps
                 self.step(balls[k : k + BALLS], RATE * (left if falling else 1.0))
 
-    def step(self, balls: list[Ball], rate: float) -> None:
+    def step(self, balls: list[LocalBatch], rate: float) -> None:
         """One step, from the mean of some balls' slopes."""
-        task = partial(Ball.slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
+        task = partial(LocalBatch.slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
         slopes = [s for s in self.engine.map(task, balls) if s.finite]
         if not slopes:
             return
@@ -215,7 +215,9 @@ class Descent:
         """The root of the average gradient outer product instead of the matrix, of its size."""
         if time.perf_counter() > deadline:
             return
-        task = partial(Ball.gradients, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
+        task = partial(
+            LocalBatch.gradients, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge
+        )
         found = self.engine.map(task, self.balls(SHARPENING_BALLS))
         products = [M for M in found if bool(torch.isfinite(M).all())]
         M = pulled_back(torch.stack(products).sum(0), self.matrix) if products else None
@@ -224,7 +226,7 @@ class Descent:
             self.matrix = A * (self.matrix.norm() / A.norm())
             self.forget()
 
-    def balls(self, count: int) -> list[Ball]:
+    def balls(self, count: int) -> list[LocalBatch]:
         """The rows nearest to random anchors."""
         rows = self.rows.map(partial(mixed, matrix=self.matrix))
         at = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
@@ -232,9 +234,9 @@ class Descent:
         near = rows_around(rows, rows.block(at).X, size)
         return [self.ball(index) for index in near]
 
-    def ball(self, index: Tensor) -> Ball:
+    def ball(self, index: Tensor) -> LocalBatch:
         """Those rows, divided."""
         F, Y, w = self.rows.block(index)
         order = torch.from_numpy(self.rng.permutation(len(index))).to(F.device)
         judged = order < max(1, round(JUDGED * len(index)))
-        return Ball(Block(F, Y.double(), None if w is None else w.double()), judged)
+        return LocalBatch(Block(F, Y.double(), None if w is None else w.double()), judged)

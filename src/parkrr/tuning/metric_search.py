@@ -14,10 +14,10 @@ import torch
 
 from parkrr.data import ArraySource
 from parkrr.kernels import Kernel, Radial
-from parkrr.park import Park
+from parkrr.park import FitSettings
 from parkrr.tuning.cell_comparison import VOTER_ROWS, Best, Poll, Roll, roll
 from parkrr.tuning.metric_descent import Descent
-from parkrr.tuning.sample_search import Guess, Note, best_lengthscale, error_of
+from parkrr.tuning.sample_search import Candidate, Note, best_lengthscale, error_of
 
 SHARPENED = 2  # times, before the descent proper
 WARM_STEPS = 8  # before each sharpening
@@ -37,16 +37,16 @@ LOST = 1.005  # an error this much larger in float32, and the fit is in float64
 FARTHEST = 1e4  # from the lengthscale that a vote starts from
 
 
-class Runner(NamedTuple):
+class DescentCandidate(NamedTuple):
     """A guess on its way."""
 
-    guess: Guess
+    guess: Candidate
     shape: str  # of the matrix, "full" or "diagonal"
     descent: Descent
 
 
 @dataclass(frozen=True)
-class Refining:
+class MetricSearch:
     """Descents and votes.
 
     Parameters
@@ -65,7 +65,7 @@ class Refining:
         After which descents stop; votes go on.
     """
 
-    park: Park
+    park: FitSettings
     rows: ArraySource
     lengthscale: bool
     penalty: bool
@@ -75,7 +75,7 @@ class Refining:
     note: Note
     deadline: float
 
-    def run(self, guesses: list[Guess]) -> tuple[Guess, torch.dtype]:
+    def run(self, guesses: list[Candidate]) -> tuple[Candidate, torch.dtype]:
         """The best of these and of what follows from them, and in what it should be fitted."""
         who = roll(self.rows, guesses[0].predict, self.seed, self.park.seed)
         found = [self.vote(guesses[0], who, () if self.metric else FIRST_STEPS)]
@@ -87,7 +87,7 @@ class Refining:
         kept = replace(self, lengthscale=False, penalty=False).vote(best, who, (), torch.float32)
         return best, torch.float32 if kept.error <= LOST * best.error else torch.float64
 
-    def raced(self, guesses: list[Guess], who: Roll) -> list[Guess]:
+    def raced(self, guesses: list[Candidate], who: Roll) -> list[Candidate]:
         """What descents make of these."""
         runners = self.runners(guesses, who)
         for runner in runners:
@@ -104,7 +104,7 @@ class Refining:
             self.note_race(runner)
         return [self.reached(runner) for runner in best]
 
-    def leaders(self, runners: list[Runner], who: Roll) -> list[Runner]:
+    def leaders(self, runners: list[DescentCandidate], who: Roll) -> list[DescentCandidate]:
         """The best kernel of each shape, for diagonals start slowly.
 
         Descents have errors on balls of their own. Where these differ little, cells vote, which
@@ -121,7 +121,7 @@ class Refining:
             found.append(close[0])
         return found
 
-    def runners(self, guesses: list[Guess], who: Roll) -> list[Runner]:
+    def runners(self, guesses: list[Candidate], who: Roll) -> list[DescentCandidate]:
         """Weights for all columns and scores, matrices for the columns alone."""
         kept = (~who.held_out).nonzero()[:, 0]
         if len(kept) < 2:  # one to fit, one to judge
@@ -140,18 +140,18 @@ class Refining:
                     found.append(self.runner(guess, shape, columns[guess.how]))
         return found
 
-    def suits(self, guess: Guess, shape: str, scores: bool) -> bool:
+    def suits(self, guess: Candidate, shape: str, scores: bool) -> bool:
         """Whether that shape is tried on this guess's columns."""
         if shape == "diagonal":
             return guess.metric.knots is not None or not scores
         return guess.metric.knots is None and self.rows.X.shape[1] <= FULL_COLUMNS
 
-    def runner(self, guess: Guess, shape: str, rows: ArraySource) -> Runner:
+    def runner(self, guess: Candidate, shape: str, rows: ArraySource) -> DescentCandidate:
         """The guess at the start."""
         assert isinstance(guess.kernel, Radial)
         matrix = torch.ones(rows.X.shape[1], dtype=torch.float64, device=rows.X.device)
         ridge = guess.penalty * self.rows.total_weight
-        return Runner(
+        return DescentCandidate(
             guess,
             shape,
             Descent(
@@ -165,7 +165,7 @@ class Refining:
             ),
         )
 
-    def reached(self, runner: Runner) -> Guess:
+    def reached(self, runner: DescentCandidate) -> Candidate:
         """Where a descent is, to be voted on."""
         guess, descent = runner.guess, runner.descent
         return guess._replace(
@@ -174,17 +174,17 @@ class Refining:
             how=f"{guess.how}, {runner.shape} matrix, step {len(descent.steps)}",
         )
 
-    def note_race(self, runner: Runner) -> None:
+    def note_race(self, runner: DescentCandidate) -> None:
         """Keep how far it is."""
         self.note("race", runner.descent.error, **self.reached(runner).what)
 
     def vote(
         self,
-        guess: Guess,
+        guess: Candidate,
         who: Roll,
         steps: tuple[float, ...],
         dtype: torch.dtype = torch.float64,
-    ) -> Guess:
+    ) -> Candidate:
         """The guess with the lengthscale and penalty of least error in cells."""
         rows = self.rows.map(partial(guess.metric, dtype=dtype))
         n = rows.total_weight
@@ -212,7 +212,7 @@ class Refining:
         """Cells of the size of a voter, or as many as there will be."""
         return max(self.park.n_cells, math.ceil(self.rows.n_rows / VOTER_ROWS))
 
-    def walked(self, poll: Poll, guess: Guess, steps: tuple[float, ...]) -> tuple[Kernel, Best]:
+    def walked(self, poll: Poll, guess: Candidate, steps: tuple[float, ...]) -> tuple[Kernel, Best]:
         """The kernel with the lengthscale that voters like best, and what they say of it."""
         kernel = guess.kernel
         if not self.lengthscale or not isinstance(kernel, Radial):

@@ -3,7 +3,7 @@
 First a sample of rows and few centres find a lengthscale for each kernel family
 (:mod:`.sample_search`). From there metrics are learned at the density of the cells, and cells
 vote on them (:mod:`.metric_search`). Last, a trial of neighbouring cells decides on blending
-and on the coarse level (:mod:`.blend_trial`). Start at :meth:`Tuning.run`.
+and on the coarse level (:mod:`.blend_trial`). Start at :meth:`TuningPipeline.run`.
 """
 
 import time
@@ -15,13 +15,13 @@ import torch
 
 from parkrr.data import FEW_ROWS, ArraySource, canonical, merged
 from parkrr.kernels import FeatureMap, Kernel, Radial, with_scores
-from parkrr.park import METRIC_ROWS, Park, as_map, with_target_scaled
+from parkrr.park import METRIC_ROWS, FitSettings, as_map, with_target_scaled
 from parkrr.runtime import Tick
 from parkrr.solvers import PENALTIES
 
 from .blend_trial import choose_levels
-from .metric_search import Refining
-from .sample_search import Guess, Scout, error_of
+from .metric_search import MetricSearch
+from .sample_search import Candidate, SampleSearch, error_of
 
 SCOUT_ROWS = 3000  # three in four to fit, the others to judge by
 SCOUT_CENTERS = 250
@@ -30,7 +30,7 @@ STEPS = 3  # scout, vote, trial
 
 
 @dataclass(frozen=True)
-class Wish:
+class OpenChoices:
     """What is left open.
 
     Parameters
@@ -85,7 +85,7 @@ class Chosen(NamedTuple):
 
 
 @dataclass
-class Diary:
+class TuningLog:
     """What was tried, with its held-out error, and the seconds each step took."""
 
     tried: list[dict[str, object]] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Diary:
     def note(self, step: str, error: float, **what: object) -> None:
         self.tried.append({"step": step, **what, "error": error})
 
-    def guesses(self, step: str, guesses: list[Guess]) -> list[Guess]:
+    def guesses(self, step: str, guesses: list[Candidate]) -> list[Candidate]:
         """Note what each of them was."""
         for g in guesses:
             self.note(step, g.error, **g.what)
@@ -110,7 +110,7 @@ class Diary:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningPipeline:
     """Chooses what is left open.
 
     Parameters
@@ -125,14 +125,14 @@ class Tuning:
         Is told after each of `STEPS` steps.
     """
 
-    park: Park
-    wish: Wish
+    park: FitSettings
+    wish: OpenChoices
     seconds: float
     tick: Tick
 
-    def run(self, rows: ArraySource) -> tuple[Park, Diary]:
+    def run(self, rows: ArraySource) -> tuple[FitSettings, TuningLog]:
         """The settings with every choice made."""
-        diary, wish = Diary(tick=self.tick), self.wish
+        diary, wish = TuningLog(tick=self.tick), self.wish
         seeds = np.random.SeedSequence([self.park.seed, 1]).generate_state(3).tolist()
         # Each of few rows is left out in turn: with all its copies, or it would predict itself.
         rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
@@ -151,7 +151,9 @@ class Tuning:
         diary.done("trial")
         return park, diary
 
-    def best(self, rows: ArraySource, seeds: list[int], diary: Diary) -> tuple[Guess, torch.dtype]:
+    def best(
+        self, rows: ArraySource, seeds: list[int], diary: TuningLog
+    ) -> tuple[Candidate, torch.dtype]:
         """Kernel, metric, penalty and precision: scouted, then voted on by cells."""
         deadline, wish = time.perf_counter() + self.seconds, self.wish
         scout = self.scout(rows, seeds[0])
@@ -163,16 +165,16 @@ class Tuning:
         if rows.n_rows < FEW_ROWS and not self.learning(rows):
             return finalists[0], self.park.dtype  # the scout has seen it all
         opens = (wish.lengthscale, wish.penalty, self.learning(rows), wish.precision)
-        refining = Refining(self.park, rows, *opens, seeds[2], diary.note, deadline)
+        refining = MetricSearch(self.park, rows, *opens, seeds[2], diary.note, deadline)
         return refining.run(finalists)
 
-    def scout(self, rows: ArraySource, seed: int) -> Scout:
+    def scout(self, rows: ArraySource, seed: int) -> SampleSearch:
         """A sample of the rows, divided."""
         order = np.random.default_rng(seed).permutation(rows.n_rows)[:SCOUT_ROWS]
         at = torch.from_numpy(order).to(rows.X.device)
         few = rows.n_rows < FEW_ROWS
         cut = 0 if few else len(at) // 4
-        return Scout(
+        return SampleSearch(
             ArraySource(*rows.block(at[cut:])),
             None if few else ArraySource(*rows.block(at[:cut])),
             SCOUT_CENTERS if not few else FEW_ROWS,
@@ -184,8 +186,8 @@ class Tuning:
         )
 
     def scouted(
-        self, scout: Scout, maps: list[tuple[FeatureMap, str]], diary: Diary
-    ) -> list[Guess]:
+        self, scout: SampleSearch, maps: list[tuple[FeatureMap, str]], diary: TuningLog
+    ) -> list[Candidate]:
         """The best kernels and maps on the sample, the best one first."""
         kernels = self.wish.families
         if not self.wish.lengthscale:

@@ -31,7 +31,7 @@ Note = Callable[..., None]  # keeps what was tried: a step, its error, what it w
 error_of = attrgetter("error")
 
 
-class Guess(NamedTuple):
+class Candidate(NamedTuple):
     """A kernel behind a map, and how well it did."""
 
     kernel: Kernel
@@ -52,7 +52,7 @@ class Guess(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scout:
+class SampleSearch:
     """A sample of rows to learn from and others to judge by.
 
     Parameters
@@ -76,7 +76,7 @@ class Scout:
     n_threads: int
     penalties: Tensor = PENALTIES
 
-    def search(self, kernel: Radial, metric: FeatureMap, how: str) -> Guess:
+    def search(self, kernel: Radial, metric: FeatureMap, how: str) -> Candidate:
         """The best lengthscale of a kernel behind a map, walking from the median distance."""
         train, held_out = self.mapped(metric)
         median = median_distance(train.X)
@@ -88,7 +88,7 @@ class Scout:
         best, found = best_lengthscale(judge, median, STEPS, ends)
         return self.guess(kernel.at(best), metric, how, found)
 
-    def weigh(self, kernel: Kernel, metric: FeatureMap, how: str) -> Guess:
+    def weigh(self, kernel: Kernel, metric: FeatureMap, how: str) -> Candidate:
         """A kernel as it is, behind a map."""
         return self.guess(kernel, metric, how, self.judge(kernel, *self.mapped(metric)))
 
@@ -97,11 +97,11 @@ class Scout:
         see = partial(metric, dtype=self.dtype)
         return self.train.map(see).load(), self.held_out and self.held_out.map(see).load()
 
-    def guess(self, kernel: Kernel, metric: FeatureMap, how: str, found: "Judgement") -> Guess:
+    def guess(self, kernel: Kernel, metric: FeatureMap, how: str, found: "Judgement") -> Candidate:
         """The guess that was judged."""
         weights, Z = found.path.weights(found.penalty), found.path.problem.centers
         model = CoarseModel(kernel, Z, weights)
-        return Guess(kernel, metric, found.error, found.penalty, how, model)
+        return Candidate(kernel, metric, found.error, found.penalty, how, model)
 
     def judge(
         self, kernel: Kernel, train: ArraySource, held_out: ArraySource | None
@@ -126,22 +126,22 @@ class Judgement(NamedTuple):
     path: PenaltyPath
 
 
-class Judged(Protocol):
+class Scored(Protocol):
     """What has been compared on held-out rows."""
 
     @property
     def error(self) -> float: ...
 
 
-Verdict = TypeVar("Verdict", bound=Judged)
+ScoreT = TypeVar("ScoreT", bound=Scored)
 
 
 def best_lengthscale(
-    judge: Callable[[float], Verdict],
+    judge: Callable[[float], ScoreT],
     start: float,
     steps: tuple[float, ...],
     ends: tuple[float, float],
-) -> tuple[float, Verdict]:
+) -> tuple[float, ScoreT]:
     """Where the walk ends and what was found there; no place is judged twice."""
     seen = cache(judge)
     best = walk(lambda lengthscale: seen(lengthscale).error, start, steps, ends)

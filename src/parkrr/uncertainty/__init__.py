@@ -9,7 +9,7 @@ from parkrr.uncertainty.calibration import (
 )
 from parkrr.uncertainty.diagnostic_rows import (
     COVERAGE,
-    HeldOut,
+    DiagnosticRows,
     as_tensors,
     from_tensors,
     of_classification,
@@ -25,4 +25,4 @@ from parkrr.uncertainty.intervals import (
     learn_intervals,
 )
 from parkrr.uncertainty.novelty import schur_complement
-from parkrr.uncertainty.predictor import Answering, checked_coverage, checked_levels
+from parkrr.uncertainty.predictor import Predictor, checked_coverage, checked_levels

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.data import class_numbers, draw
-from parkrr.park import CellReport, LeftOut, Model
+from parkrr.park import CellReport, LeaveOneOutRows, Model
 from parkrr.uncertainty.calibration import Calibration
 from parkrr.uncertainty.intervals import Intervals
 
 ROWS = 2000
 COVERAGE = 0.9  # of their intervals, if rows are enough to know where those end
-HeldOut = dict[str, NDArray[Any]]
+DiagnosticRows = dict[str, NDArray[Any]]
 LABELS = ("truth", "predicted")  # which of a classification are labels
 
 
@@ -25,8 +25,8 @@ def some(n: int, seed: int) -> Tensor:
 
 
 def of_regression(
-    model: Model, left_out: LeftOut, predicted: Tensor, intervals: Intervals, seed: int
-) -> HeldOut:
+    model: Model, left_out: LeaveOneOutRows, predicted: Tensor, intervals: Intervals, seed: int
+) -> DiagnosticRows:
     """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows."""
     at = some(len(predicted), seed).to(predicted.device)
     found = {"cell": left_out.cell[at], "truth": left_out.Y[at], "predicted": predicted[at]}
@@ -38,12 +38,12 @@ def of_regression(
 
 
 def of_classification(
-    left_out: LeftOut,
+    left_out: LeaveOneOutRows,
     predicted: Tensor,
     classes: NDArray[Any],
     calibration: Calibration,
     seed: int,
-) -> HeldOut:
+) -> DiagnosticRows:
     """Cell, label, predicted label and the probability it was given, of some rows."""
     at = some(len(predicted), seed).to(predicted.device)
     P = calibration.probabilities(predicted[at].cpu().numpy())  # (h, k)
@@ -56,7 +56,9 @@ def of_classification(
     }
 
 
-def with_errors(report: list[CellReport], left_out: LeftOut, predicted: Tensor) -> list[CellReport]:
+def with_errors(
+    report: list[CellReport], left_out: LeaveOneOutRows, predicted: Tensor
+) -> list[CellReport]:
     """The report with the root mean squared error of the rows that each cell left out."""
     w, Q = left_out.weights, len(report)
     squares = (left_out.Y - predicted).square().mean(1) * w  # (h,)
@@ -67,7 +69,7 @@ def with_errors(report: list[CellReport], left_out: LeftOut, predicted: Tensor) 
     return [cell.judged(error) for cell, error in zip(report, told, strict=True)]
 
 
-def as_tensors(held_out: HeldOut, classes: NDArray[Any] | None) -> dict[str, Tensor]:
+def as_tensors(held_out: DiagnosticRows, classes: NDArray[Any] | None) -> dict[str, Tensor]:
     """For a file: labels by their number."""
     return {
         f"held_out.{name}": torch.from_numpy(
@@ -79,7 +81,7 @@ def as_tensors(held_out: HeldOut, classes: NDArray[Any] | None) -> dict[str, Ten
     }
 
 
-def from_tensors(tensors: dict[str, Tensor], classes: NDArray[Any] | None) -> HeldOut:
+def from_tensors(tensors: dict[str, Tensor], classes: NDArray[Any] | None) -> DiagnosticRows:
     """What a file holds of them."""
     own = {name.removeprefix("held_out."): t for name, t in tensors.items() if "held_out." in name}
     return {

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource
 from parkrr.kernels import Kernel
-from parkrr.park import CoarseModel, LeftOut, Model, coarse_model
+from parkrr.park import CoarseModel, LeaveOneOutRows, Model, coarse_model
 from parkrr.uncertainty.novelty import by_cell, schur_complement
 
 LEVELS = np.concatenate([[0.001], np.arange(1, 400) / 400, [0.999]])
@@ -128,7 +128,7 @@ class Intervals:
 
 def learn_intervals(
     model: Model,
-    left_out: LeftOut,
+    left_out: LeaveOneOutRows,
     predicted: Tensor,
     ridge: float,
     sizes: list[int],
@@ -229,7 +229,7 @@ def spread(
 
 def learn_posterior(
     model: Model,
-    left_out: LeftOut,
+    left_out: LeaveOneOutRows,
     R: Tensor,
     w: Tensor,
     ridge: float,

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Answering:
+class Predictor:
     """A model with all that its answers need.
 
     Parameters

@@ -37,7 +37,7 @@ QUESTIONS = {
     "quantile": lambda model: model.predict_quantile(X[:50], [0.1, 0.5]),
     "novelty": lambda model: model.novelty(X[:50]),
     "importances": lambda model: model.feature_importances_,
-    "rows left out": lambda model: model.held_out_["predicted"],
+    "rows left out": lambda model: model.validation_rows_["predicted"],
 }
 
 

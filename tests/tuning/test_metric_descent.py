@@ -9,7 +9,7 @@ from parkrr.kernels import Gaussian, Matern
 from parkrr.kernels.feature_map import mixed
 from parkrr.partition.centroids import rows_around
 from parkrr.runtime.engine import LocalEngine
-from parkrr.tuning.metric_descent import Ball, Descent
+from parkrr.tuning.metric_descent import Descent, LocalBatch
 
 RIDGE = 0.3
 
@@ -18,7 +18,7 @@ def ball(weighted):
     rng = np.random.default_rng(0)
     F, Y = (torch.from_numpy(rng.normal(size=(30, k))) for k in (3, 2))
     w = torch.from_numpy(rng.uniform(0.5, 2, size=30)) if weighted else None
-    return Ball(Block(F, Y, w), torch.arange(30) % 4 == 0)
+    return LocalBatch(Block(F, Y, w), torch.arange(30) % 4 == 0)
 
 
 def held_out_error(ball, matrix, log_ridge):

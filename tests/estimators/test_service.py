@@ -20,7 +20,7 @@ from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
 
-PLACE = Path(__file__).parent.parent / "examples/service/app.py"
+PLACE = Path(__file__).parents[2] / "examples/service/app.py"
 SPEC = importlib.util.spec_from_file_location("service_app", PLACE)
 APP = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(APP)

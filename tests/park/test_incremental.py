@@ -29,7 +29,7 @@ def named(Z):
 
 def expected(model, Z, target, w=None):
     """Eq. (8) of every cell by one dense solve, at rows Z, for a model with one target."""
-    inner, sums = model.model_, model.sums_
+    inner, sums = model.model_, model.statistics_
     A = inner.narrowed(torch.from_numpy(Z)).double()
     cell_of = inner.cell_of(A.to(inner.centroids)).numpy()
     R = torch.from_numpy(target)[:, None] - inner.intercept
@@ -207,8 +207,8 @@ def test_a_loaded_model_goes_on_learning(tmp_path):
 
 def test_small_models_keep_statistics_by_themselves():
     few, many = plain(n_centers=100).fit(X, y), plain(n_centers=500).fit(X, y)
-    assert few.sums_ is not None
-    assert many.sums_ is None
+    assert few.statistics_ is not None
+    assert many.statistics_ is None
 
 
 def test_keeping_is_a_choice_of_three():

@@ -25,7 +25,7 @@ from parkrr.park.algorithm import Coarse
 from parkrr.partition.centroids import Blend
 from plain import PLAIN, plain
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def data(n=600):

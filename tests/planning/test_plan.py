@@ -13,8 +13,8 @@ from ondisk import write
 from parkrr import ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.errors import BudgetError, ParameterError
 from parkrr.kernels import Matern
-from parkrr.planning.costs import Shape, Spread, bytes_of, seconds_of
-from parkrr.planning.machine_speed import Pace, measured_pace
+from parkrr.planning.costs import CellSpread, FitSize, bytes_of, seconds_of
+from parkrr.planning.machine_speed import MachineSpeed, measured_pace
 from parkrr.planning.sizes import choose_sizes, fitting_seconds
 from parkrr.runtime.formatting import told_bytes
 from parkrr.runtime.memory import process_bytes
@@ -22,7 +22,7 @@ from parkrr.solvers.factors import cholesky_in_place
 from parkrr.solvers.problem import kernel_of_rows
 from plain import PLAIN, plain
 
-STEADY = Pace(*[1e-3] * 3, *[1e-9] * 4, 1e-10, 1e-5)
+STEADY = MachineSpeed(*[1e-3] * 3, *[1e-9] * 4, 1e-10, 1e-5)
 
 
 def shape(n=200_000, **changes):
@@ -32,7 +32,7 @@ def shape(n=200_000, **changes):
         "t": 1,
         "n_cells": 100,
         "n_centers": n,
-        "spread": Spread(2.0, 6.0, 1.3, 2.0),
+        "spread": CellSpread(2.0, 6.0, 1.3, 2.0),
         "wide": False,
         "cores": 2,
         "families": 3,
@@ -42,7 +42,7 @@ def shape(n=200_000, **changes):
         "keeps": False,
         "patience": 40.0,
     }
-    return Shape(**{**settled, **changes})
+    return FitSize(**{**settled, **changes})
 
 
 def rows(n=1000, d=3):

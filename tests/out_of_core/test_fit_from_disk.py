@@ -17,10 +17,10 @@ from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
 from parkrr.data.encoded_table import RowTable, Target
 from parkrr.errors import CheckpointError, ParameterError, SourceError, StorageError
-from parkrr.out_of_core.checkpoint import Ledger
+from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.fit import decide, learned
-from parkrr.out_of_core.sorted_pass import Shuffling
-from parkrr.out_of_core.statistics_pass import Streaming
+from parkrr.out_of_core.sorted_pass import SortedPass
+from parkrr.out_of_core.statistics_pass import StatisticsPass
 from parkrr.planning.disk_sizes import plan_disk
 from parkrr.runtime.engine import LocalEngine
 from reference import nystrom_weights
@@ -59,11 +59,11 @@ def decided(table, tmp_path, **changes):
 
 def passes(found, ledger, engine=None, **changes):
     ledger.mkdir(exist_ok=True)
-    whole = Streaming(
+    whole = StatisticsPass(
         found.skeleton,
         replace(found.park, shown=False, engine=engine or LocalEngine()),
         found.rows,
-        Ledger(str(ledger)),
+        Checkpoint(str(ledger)),
         n_slices=5,
         n_groups=1,
     )
@@ -187,8 +187,8 @@ def test_falkon_on_disk_is_the_nystrom_estimator_of_every_cell(table, tmp_path):
 
 def test_a_cell_on_disk_holds_exactly_the_rows_routed_to_it(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
-    ledger = Ledger(str(tmp_path))
-    shuffling = Shuffling(found.skeleton, found.park, found.rows, ledger, 4, 1e9, 100)
+    ledger = Checkpoint(str(tmp_path))
+    shuffling = SortedPass(found.skeleton, found.park, found.rows, ledger, 4, 1e9, 100)
     cells = [cell.load() for cell in shuffling.cells(shuffling.sort())]
     X, y = (torch.from_numpy(a) for a in rows(12_000))
     model = found.skeleton.model
@@ -213,9 +213,9 @@ def test_falkon_on_disk_goes_on_where_it_was(table, tmp_path):
 
 def test_a_cell_too_large_for_memory_is_refused_with_the_way_out(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
-    ledger = Ledger(str(tmp_path))
+    ledger = Checkpoint(str(tmp_path))
     with pytest.raises(ParameterError, match=r"n_cells must be larger.*room for"):
-        Shuffling(found.skeleton, found.park, found.rows, ledger, 4, 1e4, 100).fit()
+        SortedPass(found.skeleton, found.park, found.rows, ledger, 4, 1e4, 100).fit()
 
 
 # Interruptions.
@@ -280,7 +280,7 @@ def test_results_that_build_on_another_skeleton_do_not_count(table, tmp_path):
     (tmp_path / "skeleton.park").unlink()
     again = on_disk(tmp_path, random_state=np.random.RandomState(3)).fit(table)
     assert_same(whole.model_, again.model_)
-    ledger = Ledger(str(tmp_path), tag="another")
+    ledger = Checkpoint(str(tmp_path), tag="another")
     assert ledger.facts("statistics-0-00000") is None
 
 
@@ -335,14 +335,14 @@ def files_of_at_most_a_megabyte():
 
 @pytest.mark.usefixtures("files_of_at_most_a_megabyte")
 def test_a_full_disk_names_the_file_and_leaves_what_is_finished(tmp_path):
-    ledger = Ledger(str(tmp_path))
+    ledger = Checkpoint(str(tmp_path))
     ledger.publish("a", np.ones(3), {})
     with pytest.raises(StorageError, match=r"b.numbers' cannot be written.*goes on from there"):
         ledger.publish("b", np.ones(2**18), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.numbers"]
 
 
-KILLED = Path(__file__).with_name("killed.py")
+KILLED = Path(__file__).parents[1] / "killed.py"
 
 
 def test_twenty_kills_at_random_moments_change_nothing(tmp_path):

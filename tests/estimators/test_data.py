@@ -40,7 +40,13 @@ def test_peak_memory_on_two_million_rows_is_the_data_and_a_gibibyte(dataset, tmp
     files = [tmp_path / "X.npy", tmp_path / "y.npy"]
     np.save(files[0], data.X)
     np.save(files[1], data.y)
-    command = [sys.executable, "-c", FIT_IN_A_PROCESS, *map(str, files), str(Path(__file__).parent)]
+    command = [
+        sys.executable,
+        "-c",
+        FIT_IN_A_PROCESS,
+        *map(str, files),
+        str(Path(__file__).parents[1]),
+    ]
     out = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     measured = json.loads(out)
     print(measured)

@@ -15,7 +15,7 @@ from fuzz import put_together, taken_apart
 from parkrr import load
 from parkrr.errors import ModelFileError
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def refusal(path):
@@ -230,7 +230,10 @@ def test_a_file_that_is_not_there_is_not_found(tmp_path):
         load(tmp_path / "m.park")
 
 
-MODULES = ["tensorfile", "plainchecks", "filechecks", "modelfile", "loading"]
+MODULES = [
+    *(f"persistence/{name}" for name in ("tensor_file", "plain_checks", "schema", "model_file")),
+    "estimators/loading",
+]
 RUNS_CODE = {"eval", "exec", "compile", "__import__", "pickle", "marshal", "shelve", "importlib"}
 
 

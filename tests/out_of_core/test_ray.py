@@ -24,7 +24,7 @@ os.environ.update(
     RAY_health_check_failure_threshold="3",
     RAY_memory_monitor_refresh_ms="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
-    PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+    PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
 )
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -33,7 +33,7 @@ from ondisk import frame, on_disk, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
 from parkrr.data.storage import open_folder  # noqa: E402
 from parkrr.out_of_core.statistics_pass import accumulate, solve_run  # noqa: E402
-from parkrr.runtime.ray_engine import FIRST_MEMORY, RayEngine, Try  # noqa: E402
+from parkrr.runtime.ray_engine import FIRST_MEMORY, Attempt, RayEngine  # noqa: E402
 from plain import plain  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -275,8 +275,8 @@ def test_a_task_killed_for_its_memory_is_promised_more(cluster, crowded_node, tm
 
 def test_what_a_task_is_promised_doubles_up_to_the_largest_node(cluster):
     engine, error = RayEngine(), ray.exceptions.OutOfMemoryError("too much")
-    first = engine.again(Try(0, 0), error)
+    first = engine.again(Attempt(0, 0), error)
     second = engine.again(first, error)
     assert (first.memory, second.memory) == (FIRST_MEMORY, 2 * FIRST_MEMORY)
     with pytest.raises(ray.exceptions.OutOfMemoryError):
-        engine.again(Try(5, 2**50), error)
+        engine.again(Attempt(5, 2**50), error)

@@ -25,8 +25,8 @@ def classifier():
 
 def test_the_error_of_a_cell_is_that_of_its_rows_left_out():
     model = regressor()
-    at = model.held_out_["cell"]
-    squares = (model.held_out_["truth"] - model.held_out_["predicted"]) ** 2
+    at = model.validation_rows_["cell"]
+    squares = (model.validation_rows_["truth"] - model.validation_rows_["predicted"]) ** 2
     expected = np.sqrt(np.bincount(at, squares) / np.bincount(at))
     np.testing.assert_allclose([cell.error for cell in model.report_], expected, rtol=1e-12)
 
@@ -34,7 +34,7 @@ def test_the_error_of_a_cell_is_that_of_its_rows_left_out():
 @pytest.mark.parametrize("scale", ["constant", "posterior", "learned"])
 def test_about_nine_in_ten_rows_left_out_are_in_their_interval(scale, monkeypatch):
     monkeypatch.setattr("parkrr.uncertainty.intervals.narrowest", lambda _: scale)
-    kept = regressor().held_out_
+    kept = regressor().validation_rows_
     inside = (kept["lower"] <= kept["truth"]) & (kept["truth"] <= kept["upper"])
     assert 0.85 < inside.mean() < 0.95
 
@@ -43,18 +43,18 @@ def test_at_most_two_thousand_rows_are_kept():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12_000, 2))
     model = plain(n_cells=12, n_centers=600, random_state=0).fit(X, X[:, 0])
-    assert len(model.held_out_["truth"]) == 2000
+    assert len(model.validation_rows_["truth"]) == 2000
 
 
 def test_several_targets_are_kept_side_by_side():
     X, y = rows()
     model = plain(n_cells=2, random_state=0).fit(X, np.column_stack([y, -y]))
-    assert model.held_out_["upper"].shape == model.held_out_["truth"].shape
-    assert model.held_out_["truth"].shape[1] == 2
+    assert model.validation_rows_["upper"].shape == model.validation_rows_["truth"].shape
+    assert model.validation_rows_["truth"].shape[1] == 2
 
 
 def test_labels_are_kept_as_the_user_knows_them():
-    kept = classifier().held_out_
+    kept = classifier().validation_rows_
     assert set(kept["truth"]) == set(kept["predicted"]) == {"low", "middle", "high"}
     assert kept["confidence"].min() >= 1 / 3
     assert (kept["truth"] == kept["predicted"]).mean() > 0.8
@@ -66,13 +66,13 @@ def test_a_loaded_model_keeps_them(fitted, tmp_path):
     model.save(tmp_path / "m.park")
     again = load(tmp_path / "m.park")
     assert again.report_ == model.report_
-    assert set(again.held_out_) == set(model.held_out_)
-    for name, values in model.held_out_.items():
-        np.testing.assert_array_equal(again.held_out_[name], values)
+    assert set(again.validation_rows_) == set(model.validation_rows_)
+    for name, values in model.validation_rows_.items():
+        np.testing.assert_array_equal(again.validation_rows_[name], values)
 
 
 def test_one_class_leaves_nothing_to_keep(tmp_path):
     X, _ = rows(300)
     model = ParKClassifier(**PLAIN).fit(X, np.zeros(300))
     model.save(tmp_path / "m.park")
-    assert load(tmp_path / "m.park").held_out_ == model.held_out_ == {}
+    assert load(tmp_path / "m.park").validation_rows_ == model.validation_rows_ == {}

@@ -199,7 +199,7 @@ def test_red_rows_are_those_outside_of_their_interval(model, ax):
 def test_rows_left_out_are_drawn_when_none_are_given(model, ax):
     plots.plot_predictions(model, ax=ax)
     drawn = np.concatenate([dots.get_offsets() for dots in ax.collections[1:]])
-    wanted = np.stack([model.held_out_["predicted"], model.held_out_["truth"]], 1)
+    wanted = np.stack([model.validation_rows_["predicted"], model.validation_rows_["truth"]], 1)
     np.testing.assert_allclose(np.sort(drawn, 0), np.sort(wanted, 0))
 
 
@@ -242,7 +242,7 @@ def test_errors_and_seconds_of_methods_are_beside_the_best_of_each_task(ax):
 
 
 def test_the_results_of_the_benchmark_can_be_drawn(ax):
-    path = Path(__file__).parents[1] / "benchmarks" / "results" / "peers.json"
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / "peers.json"
     plots.plot_error_against_time(json.loads(path.read_text()), ax=ax)
     assert "parkrr" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -307,7 +307,9 @@ def test_a_page_of_a_loaded_model_without_rows_has_what_was_tried_and_no_theory(
 def test_a_page_of_a_classifier_tells_of_its_classes(classifier, tmp_path):
     write_report(classifier, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    right = np.mean(classifier.held_out_["predicted"] == classifier.held_out_["truth"])
+    right = np.mean(
+        classifier.validation_rows_["predicted"] == classifier.validation_rows_["truth"]
+    )
     assert f"<b>{right:.1%}</b><span>right, rows left out</span>" in text
     assert all(f'<td class="word">{label}</td>' in text for label in classifier.classes_)
 
