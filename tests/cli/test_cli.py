@@ -23,6 +23,7 @@ from parkrr.cli import arguments as asking
 from parkrr.cli import exit_codes as exits
 from parkrr.cli import terminal
 from parkrr.cli.app import app
+from parkrr.cli.inputs import as_parquet
 from parkrr.data import csv as conversion
 from parkrr.data.storage import open_folder
 from parkrr.errors import CellError, StorageError
@@ -341,7 +342,7 @@ def test_a_type_that_is_given_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(conversion, "BLOCK_BYTES", 1000)
     (tmp_path / "r.csv").write_text("y,a\n" + "1,2\n" * 2000 + "1,1.5\n")
     rows_ = (str(tmp_path / "r.csv"), {"a": "float64"}, None, False)
-    with conversion.as_parquet(*rows_) as path:
+    with as_parquet(*rows_) as path:
         assert scan_parquet(path).schema.types == [pa.int64(), pa.float64()]
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_properties import SETTINGS, tables
 from typer.testing import CliRunner
 
 import fuzz
@@ -33,7 +34,6 @@ from parkrr.cli import exit_codes as exits
 from parkrr.cli.app import app
 from parkrr.errors import ParKError
 from plain import PLAIN
-from test_properties import SETTINGS, tables
 
 FEW = settings(
     max_examples=300,

@@ -164,7 +164,7 @@ def test_a_target_that_is_not_finite_is_refused_by_name(value):
         ("n_candidates", "all", "whole number >= 1 or None, got 'all'"),
         ("centroids", ["greedy"], "one of .*'greedy'.*, got \\['greedy'\\]"),
         ("device", "tpu", "such as 'cpu', got 'tpu'"),
-        ("engine", "dask", "a LocalEngine or a RayEngine, got 'dask'"),
+        ("engine", "dask", "a LocalEngine, a RayEngine or another .* got 'dask'"),
     ],
 )
 def test_a_parameter_that_breaks_its_rule_is_named(name, value, rule):

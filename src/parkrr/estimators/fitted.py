@@ -14,7 +14,7 @@ from torch import Tensor
 
 from parkrr.data import Columns, ParquetTable, as_tensor, encode_frame, from_plain, naming, placed
 from parkrr.errors import check_one_of
-from parkrr.out_of_core import FilePredictor, numbers_only, predict_files
+from parkrr.out_of_core import FilePredictor, numbers_only, write_predictions
 from parkrr.park import CellReport, CellStatistics, Model, plain_sums, sums_from
 from parkrr.persistence import (
     NARROW,
@@ -320,4 +320,4 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         columns = self.columns_ or numbers_only(source, self.n_features_in_)
         wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
         predicting = FilePredictor(answering, columns, *wanted)
-        return predict_files(predicting, source, as_engine(self.engine), self.progress)
+        return write_predictions(predicting, source, as_engine(self.engine), self.progress)

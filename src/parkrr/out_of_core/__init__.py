@@ -2,4 +2,4 @@
 
 from parkrr.out_of_core.checkpoint import JOB, Checkpoint
 from parkrr.out_of_core.fit import stream
-from parkrr.out_of_core.predict_files import FilePredictor, numbers_only, predict_files
+from parkrr.out_of_core.predict_files import FilePredictor, numbers_only, write_predictions

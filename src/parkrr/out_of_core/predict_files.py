@@ -120,7 +120,7 @@ def as_column(values: NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
-def predict_files(
+def write_predictions(
     predicting: FilePredictor, table: ParquetTable, engine: Engine, shown: bool
 ) -> int:
     """Predict the parts that have no file yet; how many rows these had."""
