@@ -27,17 +27,21 @@ import torch
 from safetensors.numpy import load_file
 
 import parkrr
-from parkrr import ParKClassifier, ParKRegressor, scan_parquet
-from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
-
-try:
-    from parkrr import Blend, Coarse, FeatureMap, LocalEngine, RayEngine
-except ImportError:
-    from parkrr.engine import LocalEngine
-    from parkrr.fit import Coarse
-    from parkrr.metrics import FeatureMap
-    from parkrr.partition import Blend
-    from parkrr.ray_engine import RayEngine
+from parkrr import (
+    Blend,
+    Coarse,
+    FeatureMap,
+    Gaussian,
+    Laplacian,
+    Linear,
+    LocalEngine,
+    Matern,
+    ParKClassifier,
+    ParKRegressor,
+    Polynomial,
+    RayEngine,
+    scan_parquet,
+)
 
 RECORD = Path(__file__).with_name("golden.json")
 CLOSE = 1e-12  # of the spread: rounding in another order
