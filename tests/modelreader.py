@@ -39,7 +39,7 @@ def encoded_column(column, values):
     missing = ~np.isfinite(x)
     x = np.where(missing, column["fill"], x)
     parts = [x]
-    if column["kind"] == "DateTime":  # seconds since 1970, or since midnight
+    if column["kind"] == "Moment":  # seconds since 1970, or since midnight
         parts = [x] if column["elapsed"] else []
         for turn in column["turns"]:
             angle = 2 * np.pi * x / TURNS[turn]

@@ -190,12 +190,14 @@ class Columns:
 
     def plain(self) -> list[dict[str, Any]]:
         """As plain data."""
-        return [{"kind": type(column).__name__, **asdict(column)} for column in self.columns]
+        names = {kind: name for name, kind in KINDS.items()}
+        return [{"kind": names[type(column)], **asdict(column)} for column in self.columns]
 
 
+# As model files name them.
 KINDS: dict[str, Callable[..., Column]] = {
     "Number": Number,
-    "DateTime": DateTime,
+    "Moment": DateTime,
     "Category": Category,
 }
 

@@ -131,7 +131,7 @@ CHOSEN: dict[str, Test] = {
 NAMED: dict[str, Test] = {"kind": is_word, "name": is_word}
 COLUMNS: dict[str, dict[str, Test]] = {
     "Number": {**NAMED, "fill": is_number, "flagged": is_truth},
-    "DateTime": {
+    "Moment": {
         **NAMED,
         "fill": is_number,
         "flagged": is_truth,
@@ -315,7 +315,7 @@ def column_width(column: dict[str, Any]) -> int:
     check_fields("columns", column, COLUMNS[column["kind"]])
     if column["kind"] == "Number":
         return 1 + int(column["flagged"])
-    if column["kind"] == "DateTime":
+    if column["kind"] == "Moment":
         width = column["elapsed"] + 2 * len(column["turns"]) + column["flagged"]
         check(width > 0, "columns of dates must become a number at least")
         return int(width)
