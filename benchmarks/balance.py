@@ -39,7 +39,7 @@ def trial(data, seed, change):
     rows = np.array([cell.rows for cell in model.report_])
     return {
         "mse": float(np.mean((model.predict(data.X_test) - data.y_test) ** 2)),
-        "place": model.seconds_["place"],
+        "place": model.seconds_["partition"],
         "total": sum(model.seconds_.values()),
         "largest": rows.max() / rows.mean(),
         "smallest": rows.min() / rows.mean(),

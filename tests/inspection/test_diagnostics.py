@@ -226,10 +226,20 @@ def test_intervals_that_few_rows_cannot_know_are_missing():
 
 def test_errors_are_compared_within_a_step():
     tried = [
-        {"step": "scout", "kernel": "Gaussian(lengthscale=2.0)", "penalty": 1e-3, "error": 0.5},
-        {"step": "vote", "kernel": "Gaussian(lengthscale=4.0)", "penalty": 1e-4, "error": 30.0},
-        {"step": "scout", "kernel": "Linear()", "penalty": 1e-2, "error": 1.0},
-        {"step": "trial", "level": "cells", "blend": "Blend()", "error": 0.1},
+        {
+            "step": "sample search",
+            "kernel": "Gaussian(lengthscale=2.0)",
+            "penalty": 1e-3,
+            "error": 0.5,
+        },
+        {
+            "step": "comparison on cells",
+            "kernel": "Gaussian(lengthscale=4.0)",
+            "penalty": 1e-4,
+            "error": 30.0,
+        },
+        {"step": "sample search", "kernel": "Linear()", "penalty": 1e-2, "error": 1.0},
+        {"step": "blend trial", "level": "cells", "blend": "Blend()", "error": 0.1},
     ]
     model = SimpleNamespace(report_=[], chosen_=SimpleNamespace(tried=tried))
     found = compared(model, "penalty")

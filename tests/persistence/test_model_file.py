@@ -352,7 +352,7 @@ def test_labels_that_json_cannot_hold_are_refused_when_saved(tmp_path):
 def test_numbers_that_are_not_finite_come_back(tmp_path):
     X, y = data(100)
     model = plain(random_state=0).fit(X, y)
-    model.chosen_.tried.append({"step": "vote", "error": float("inf")})
+    model.chosen_.tried.append({"step": "comparison on cells", "error": float("inf")})
     model.feature_importances_ = np.array([np.nan, 0.5, 0.5])
     model.save(tmp_path / "m.park")
     again = load(tmp_path / "m.park")

@@ -79,7 +79,7 @@ def test_more_rows_in_a_cell_take_longer_and_more_memory():
 
 def test_a_fit_with_nothing_to_choose_has_no_steps_of_choosing():
     settled = shape(chooses=False, tries=False, learns=False, families=0)
-    assert list(seconds_of(settled, STEADY)) == ["place", "cells", "uncertainty"]
+    assert list(seconds_of(settled, STEADY)) == ["partition", "cells", "uncertainty"]
 
 
 def test_every_piece_of_work_takes_some_time():
@@ -151,7 +151,7 @@ TRIES = [(n, cells) for n in (2000, 5000, 10_000, 14_000, 40_000) for cells in (
 
 @pytest.mark.parametrize(("n", "cells"), TRIES)
 def test_a_fit_that_would_exceed_its_memory_is_refused_before_it_starts(n, cells, monkeypatch):
-    monkeypatch.setattr("parkrr.park.algorithm.Park.fit", lambda *_: pytest.fail("it started"))
+    monkeypatch.setattr("parkrr.park.algorithm.FitSettings.fit", lambda *_: pytest.fail("it started"))
     X = np.random.default_rng(0).normal(size=(n, 4))
     limit = 0.9 * 8 * (n / cells) ** 2  # a matrix of a mean cell alone is larger
     model = plain(n_cells=cells, n_centers=n, max_memory=limit)

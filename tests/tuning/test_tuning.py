@@ -54,9 +54,11 @@ def test_the_chosen_parameters_fit_the_same_model(fitted):
 
 def test_what_was_tried_is_recorded_with_its_error(fitted):
     chosen = fitted[0].chosen_
-    assert {"scout", "vote", "trial"} == set(chosen.seconds)
+    assert {"sample search", "metric search", "blend trial"} == set(chosen.seconds)
     choices = [entry for entry in chosen.tried if entry["step"] != "intervals"]
-    assert {"scout", "race", "vote", "trial"} == {entry["step"] for entry in choices}
+    assert {entry["step"] for entry in choices} == {
+        *("sample search", "metric descent", "comparison on cells", "blend trial")
+    }
     assert all(np.isfinite(entry["error"]) for entry in choices)
 
 
@@ -191,5 +193,5 @@ def test_a_given_penalty_is_kept(n):
 def test_a_budget_too_short_for_any_descent_still_gives_a_model():
     X, y = ridge_function(1000)
     model = ParKRegressor(time_budget=1e-3, **AUTO).fit(X, y)
-    assert "race" not in {entry["step"] for entry in model.chosen_.tried}
+    assert "metric descent" not in {entry["step"] for entry in model.chosen_.tried}
     assert np.isfinite(model.predict(X)).all()

@@ -274,7 +274,7 @@ class ParKEstimator(Fitted):
             found = stream(table, params, seed, classify)
             self._name_target(found.rows.target)
             self._keep(found.result, found.settled, found.diary, found.looked_at)
-            del self.seconds_["place"]  # of files that is the pass
+            del self.seconds_["partition"]  # of files that is the pass
             self.seconds_ |= found.seconds
             self._keep_sums(found.rows.blocks(), params)
             self._name(found.rows.columns)
@@ -299,7 +299,7 @@ class ParKEstimator(Fitted):
         self.report_: list[CellReport] = with_errors(result.report, result.left_out, predicted)
         self.n_cells_ = len(result.report)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
-        seconds = {"place": result.place_seconds, "cells": result.cells_seconds}
+        seconds = {"partition": result.place_seconds, "cells": result.cells_seconds}
         self.seconds_: dict[str, float] = diary.seconds | seconds
         tried, how = self._learn_uncertainty(result, park, predicted)
         self.seconds_["uncertainty"] = time.perf_counter() - start

@@ -1,7 +1,6 @@
 """Looking at a fitted model."""
 
 from parkrr.inspection.diagnostics import (
-    TRIES,
     Fitted,
     balance,
     border_jumps,

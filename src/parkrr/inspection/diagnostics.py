@@ -22,7 +22,6 @@ from parkrr.theory import Theory, theory
 from parkrr.uncertainty import COVERAGE, DiagnosticRows, Predictor
 
 Array = NDArray[Any]
-TRIES = ("scout", "race", "vote")  # steps of choosing that try kernels
 BORDER_ROWS = 4000  # at which cells are compared
 BORDER_SHARE = 0.1  # of them, those with the smallest gap, are near a border
 NO_SPREAD = 1e-12  # of the largest prediction: what differs by less is rounding
@@ -317,7 +316,7 @@ def compared(model: Fitted, what: str) -> list[dict[str, Any]]:
     to the least of its step.
     """
     found = []
-    for one in (one for one in fitted(model).chosen_.tried if one["step"] in TRIES):
+    for one in (one for one in fitted(model).chosen_.tried if "kernel" in one):
         width = re.search(r"lengthscale=([^,)]+)", one["kernel"])
         at = one["penalty"] if what == "penalty" else width and float(width[1])
         if at is not None and np.isfinite(one["error"]):

@@ -85,7 +85,7 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
             result = moved(passes(decided, ledger), own_device(params))
     seconds = {
         **decided.diary.seconds,
-        "look and place": max(0.0, before - sum(decided.diary.seconds.values())),
+        "sample and partition": max(0.0, before - sum(decided.diary.seconds.values())),
         "pass": result.place_seconds,
         "cells": result.cells_seconds,
     }

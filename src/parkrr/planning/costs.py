@@ -153,10 +153,10 @@ def seconds_of(shape: FitSize, pace: MachineSpeed) -> dict[str, float]:
     """Of every step."""
     found = {}
     if shape.chooses or shape.tries:
-        found["scout"] = scout_seconds(shape, pace)
-        found["vote"] = vote_seconds(shape, pace, found["scout"])
-        found["trial"] = trial_seconds(shape, pace)
-    found["place"] = routing(shape, pace, shape.n_cells)
+        found["sample search"] = scout_seconds(shape, pace)
+        found["metric search"] = vote_seconds(shape, pace, found["sample search"])
+        found["blend trial"] = trial_seconds(shape, pace)
+    found["partition"] = routing(shape, pace, shape.n_cells)
     found["cells"] = cells_seconds(shape, pace, shape.n_cells, shape.rows)
     found["uncertainty"] = uncertainty_seconds(shape, pace)
     return found

@@ -14,7 +14,7 @@ from parkrr.planning.machine_speed import MachineSpeed
 from parkrr.uncertainty import FOLDS, SCALE_CENTERS
 
 COPIES = 6  # of a block of rows that are there at once; a promise counts with more
-CHOOSING = ("scout", "vote", "trial")  # steps that see a sample
+CHOOSING = ("sample search", "metric search", "blend trial")  # steps that see a sample
 WRITTEN, READ = 5e8, 2e9  # bytes a second of statistics, through the file cache
 SOLVE = 6.0  # products of a cell from its statistics, over m^3
 
@@ -81,7 +81,7 @@ def disk_seconds(shape: DiskFitSize, pace: MachineSpeed) -> dict[str, float]:
     chosen = seconds_of(shape.sample, pace)
     found: dict[str, float] = {step: chosen[step] for step in CHOOSING if step in chosen}
     look = (2 * shape.looked_at + shape.counted) * shape.n * shape.row_seconds
-    found["look and place"] = look / workers + chosen["place"]
+    found["sample and partition"] = look / workers + chosen["partition"]
     products = m * (pace.short_value + m * pace.product)
     row = shape.row_seconds + sizes.n_cells * pace.distance + products / sizes.n_groups
     found["pass"] = sizes.n_groups * shape.n * row / workers + disk_written(shape) / WRITTEN

@@ -237,7 +237,7 @@ def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed
     shape = seen_shape(own, rows, table.n_rows)
     seconds = seconds_of(shape, measured_pace(d, t, shape.cores))
     read = float(sum(piece.n_bytes for piece in table.pieces))
-    seconds["place"] += table.n_rows * row_seconds
+    seconds["partition"] += table.n_rows * row_seconds
     return planned_in_memory(params, shape, len(table.features), seconds, now, loaded, read)
 
 

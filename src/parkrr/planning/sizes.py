@@ -21,7 +21,7 @@ FEW_ROWS = 100_000  # up to here cells of 4,000 rows are fitted in some 10 s
 MOST_CENTERS = 3_000_000  # of an automatic model: some 100 MB
 LARGE_CELL_CENTERS = 3000  # where not every row can be one: K_mm of 3,000 takes 72 MB
 KEPT_CENTERS = 500  # of a cell whose statistics are kept: 2 MB
-CHOOSING = ("scout", "vote")  # steps that have the other half of a time budget
+CHOOSING = ("sample search", "metric search")  # steps that have the other half of a time budget
 
 
 @dataclass(frozen=True)

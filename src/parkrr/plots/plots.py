@@ -8,6 +8,7 @@ import io
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import ArrayLike
 from parkrr.data import draw
 from parkrr.errors import ParameterError
 from parkrr.inspection import (
-    TRIES,
     Fitted,
     balance,
     compared,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 BLUE, RED, GREY, GOLD = "#2a6fb0", "#d1542b", "#8c8c8c", "#f2b705"
 PALETTE = [BLUE, RED, "#2f9e77", "#b0579a", "#c9930a", "#56a9d8", "#7a6a53"]
-MARKERS = dict(zip(TRIES, "o^s", strict=True))
+MARKERS = "o^s"  # of the steps in which kernels were compared
 POINTS = 2000  # of a cloud: more hide each other and make a page heavy
 FEATURES = 20  # bars of importances
 ENOUGH = 10  # rows, for the error of a cell to mean something
@@ -172,8 +172,10 @@ def plot_tuning(model: Fitted, against: str = "penalty", *, ax: "Axes | None" = 
     if not tried:
         return said(ax, f"Nothing was tried: the {against} was given, or there is none")
     families = sorted({one["family"] for one in tried})
+    steps = dict.fromkeys(one["step"] for one in tried)
+    markers = dict(zip(steps, cycle(MARKERS), strict=False))
     for one in tried:
-        colour, marker = PALETTE[families.index(one["family"])], MARKERS[one["step"]]
+        colour, marker = PALETTE[families.index(one["family"])], markers[one["step"]]
         ax.scatter(one["at"], one["ratio"], 36, colour, marker=marker, alpha=0.75, linewidths=0)
     last = [one for one in tried if one["step"] == tried[-1]["step"]]
     best = min(last, key=lambda one: one["ratio"])
@@ -181,8 +183,8 @@ def plot_tuning(model: Fitted, against: str = "penalty", *, ax: "Axes | None" = 
     ax.scatter(*where, s=220, c=GOLD, marker="*", edgecolors="black", zorder=4, label="chosen")
     for k, family in enumerate(families):
         ax.scatter([], [], color=PALETTE[k], label=family)
-    for step in dict.fromkeys(one["step"] for one in tried):
-        ax.scatter([], [], color=GREY, marker=MARKERS[step], label=step)
+    for step, marker in markers.items():
+        ax.scatter([], [], color=GREY, marker=marker, label=step)
     ax.set_xscale("log")
     if against == "lengthscale":  # seldom spans a decade
         ax.set_xscale("log", subs=[2, 5])

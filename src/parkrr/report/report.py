@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from parkrr.data import publishing
 from parkrr.inspection import (
-    TRIES,
     Fitted,
     balance,
     border_jumps,
@@ -41,10 +40,10 @@ KERNEL_COLUMNS = ("step", "kernel", "metric", "penalty", "error")
 TRIAL_COLUMNS = ("level", "blend", "error")
 UNEVEN, FAR_OFF = 4.0, 3.0  # times what is usual: beyond these a reader is warned
 STEPS = {
-    "scout": "scout: kernels on a sample",
-    "vote": "race and vote: metric, lengthscale, penalty",
-    "trial": "trial: blending, coarse level",
-    "place": "place centroids, divide rows",
+    "sample search": "sample search: kernels on a sample",
+    "metric search": "metric search: metric, lengthscale, penalty",
+    "blend trial": "blend trial: blending, coarse level",
+    "partition": "partition: place centroids, assign rows",
     "cells": "fit the cells",
     "uncertainty": "learn from rows left out",
 }
@@ -315,12 +314,12 @@ def tried(model: Fitted) -> str:
     kernels = [
         {k: one[k] for k in KERNEL_COLUMNS} | {"kernel": short(one["kernel"])}
         for one in notes
-        if one["step"] in TRIES
+        if "kernel" in one
     ]
     trials = [
         {k: one[k] for k in TRIAL_COLUMNS} | {"blend": short(one["blend"])}
         for one in notes
-        if one["step"] == "trial"
+        if "level" in one
     ]
     if not kernels and not trials:
         return "<p>Nothing: kernel, penalty, blending and coarse level were given.</p>"

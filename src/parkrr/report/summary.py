@@ -46,7 +46,7 @@ def summary(model: Estimator) -> Facts:
 
 def seconds(steps: dict[str, float]) -> dict[str, float]:
     """What each step took; of rows on disk placing them is the pass, which has its own name."""
-    return {name: s for name, s in steps.items() if name != "place" or "pass" not in steps}
+    return {name: s for name, s in steps.items() if name != "partition" or "pass" not in steps}
 
 
 def metric_words(metric: FeatureMap) -> str:

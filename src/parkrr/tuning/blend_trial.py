@@ -87,7 +87,7 @@ class BlendTrial:
         if blend:
             return self.best_blend(model, note, level)
         error = self.error(replace(model, blend=self.park.blend))
-        note("trial", error, level=level, blend=repr(self.park.blend))
+        note("blend trial", error, level=level, blend=repr(self.park.blend))
         return error, self.park.blend
 
     def best_blend(self, model: Model, note: Note, level: str) -> tuple[float, Blend]:
@@ -97,7 +97,7 @@ class BlendTrial:
         blends = [Blend(k, width * factor) for k in NEAREST for factor in WIDTHS]
         found = {blend: self.error(replace(model, blend=blend)) for blend in (HARD, *blends)}
         for blend, error in found.items():
-            note("trial", error, level=level, blend=repr(blend))
+            note("blend trial", error, level=level, blend=repr(blend))
         best = min(found, key=lambda blend: found[blend])
         best = best if found[best] < GAIN * found[HARD] else HARD
         return found[best], best

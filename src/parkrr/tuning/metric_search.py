@@ -176,7 +176,7 @@ class MetricSearch:
 
     def note_race(self, runner: DescentCandidate) -> None:
         """Keep how far it is."""
-        self.note("race", runner.descent.error, **self.reached(runner).what)
+        self.note("metric descent", runner.descent.error, **self.reached(runner).what)
 
     def vote(
         self,
@@ -204,7 +204,7 @@ class MetricSearch:
         found = guess._replace(kernel=kernel, error=best.error)
         if self.penalty:
             found = found._replace(penalty=best.ridge / n)
-        self.note("vote", found.error, **found.what, precision=str(dtype))
+        self.note("comparison on cells", found.error, **found.what, precision=str(dtype))
         return found
 
     @property

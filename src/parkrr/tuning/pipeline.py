@@ -146,9 +146,9 @@ class TuningPipeline:
             penalty=best.penalty,
             dtype=dtype,
         )
-        diary.done("vote")
+        diary.done("metric search")
         park = choose_levels(park, rows, wish.blend, wish.coarse, diary.note)
-        diary.done("trial")
+        diary.done("blend trial")
         return park, diary
 
     def best(
@@ -158,7 +158,7 @@ class TuningPipeline:
         deadline, wish = time.perf_counter() + self.seconds, self.wish
         scout = self.scout(rows, seeds[0])
         finalists = self.scouted(scout, self.maps(rows, seeds[1]), diary)
-        diary.done("scout")
+        diary.done("sample search")
         if wish.penalty:  # what stays the same as rows are added is lambda n
             share = scout.train.total_weight / rows.total_weight
             finalists = [guess._replace(penalty=guess.penalty * share) for guess in finalists]
@@ -191,10 +191,10 @@ class TuningPipeline:
         """The best kernels and maps on the sample, the best one first."""
         kernels = self.wish.families
         if not self.wish.lengthscale:
-            return diary.guesses("scout", [scout.weigh(kernels[0], *maps[0])])
+            return diary.guesses("sample search", [scout.weigh(kernels[0], *maps[0])])
         radial = [kernel for kernel in kernels if isinstance(kernel, Radial)]
         found = [scout.search(k, metric, how) for k in radial for metric, how in maps]
-        return sorted(diary.guesses("scout", found), key=error_of)
+        return sorted(diary.guesses("sample search", found), key=error_of)
 
     def learning(self, rows: ArraySource) -> bool:
         """Whether a metric is learned: there must be rows for each feature."""
