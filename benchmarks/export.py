@@ -19,7 +19,7 @@ from parkrr import ParKClassifier, ParKRegressor
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from parkrr.kernels.feature_map import standardising, with_scores
 from parkrr.partition.centroids import Blend
-from parkrr.uncertainty.calibration import fitted
+from parkrr.uncertainty.calibration import fit_calibration
 from recording import record
 
 FEATURES, FITTED = 6, 10_000
@@ -83,7 +83,7 @@ def classifiers(X, y, settings):
         model = ParKClassifier(Matern(3.0), 1e-3, **settings).fit(X, at)
         F = model.model_.predict(torch.from_numpy(X)).numpy()
         for way in ("temperature", "platt", "isotonic"):
-            model.calibration_ = fitted(way, F, at, np.ones(len(at)))
+            model.calibration_ = fit_calibration(way, F, at, np.ones(len(at)))
             yield f"Matern, {n_classes} classes, {way}", model
 
 

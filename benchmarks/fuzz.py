@@ -280,7 +280,7 @@ def asked(model, rows):
         return [*answers, model.predict_proba(rows), model.decision_function(rows)]
     bars = model.intervals_
     answers += [model.predict(rows, return_std=True)[1], model.predict_quantile(rows, [0.1, 0.5])]
-    if 1 - 2 * bars.least_tail >= 0.5:
+    if bars.largest_coverage >= 0.5:
         answers += model.predict_interval(rows, coverage=0.5)
     return answers
 

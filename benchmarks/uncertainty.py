@@ -78,7 +78,7 @@ def widths(model):
 def judged_regressor():
     """The estimator, keeping the residuals of rows left out for a baseline of constant width."""
     from parkrr import ParKRegressor
-    from parkrr.uncertainty.novelty import by_cell, schur_complement
+    from parkrr.uncertainty.intervals import map_cells, schur_complement
 
     class Scored(ParKRegressor):
         def _learn_uncertainty(self, result, park, predicted):
@@ -103,7 +103,7 @@ def judged_regressor():
             skip = len(Z) >= result.report[q].rows
             return schur_complement(model.kernel, rows, Z, 0.0, skip)
 
-        return float(by_cell(model, left_out.X, left_out.cell, outside, 2).mean())
+        return float(map_cells(outside, model, left_out.X, left_out.cell, 2).mean())
 
     return Scored
 

@@ -20,7 +20,7 @@ from parkrr.kernels.blocks import exp_
 from parkrr.kernels.feature_map import FeatureMap, standardising, with_scores
 from parkrr.partition.centroids import Blend
 from parkrr.persistence import onnx_export, onnx_graph
-from parkrr.uncertainty.calibration import fitted
+from parkrr.uncertainty.calibration import fit_calibration
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(600, 3)) * [1.0, 5.0, 0.2] + [0.0, 100.0, -3.0]
@@ -191,7 +191,7 @@ def test_labels_and_probabilities_are_those_of_the_classifier(way, n_classes, an
     ]
     model = classifier(labels)
     F, at = model.model_.predict(ROWS).numpy(), np.searchsorted(model.classes_, labels)
-    model.calibration_ = fitted(way, F, at, np.ones(600))
+    model.calibration_ = fit_calibration(way, F, at, np.ones(600))
     found = answer(model)
     np.testing.assert_allclose(found["probability"], model.predict_proba(NEW), rtol=0, atol=1e-7)
     assert found["label"].tolist() == model.predict(NEW).tolist()
@@ -201,7 +201,9 @@ def test_labels_and_probabilities_are_those_of_the_classifier(way, n_classes, an
 def test_an_isotonic_map_that_never_crosses_a_half_has_one_label(chance, answer):
     model = classifier(X[:, 0] > 0)
     at = (np.random.default_rng(2).random(600) < chance).astype(int)
-    model.calibration_ = fitted("isotonic", model.model_.predict(ROWS).numpy(), at, np.ones(600))
+    model.calibration_ = fit_calibration(
+        "isotonic", model.model_.predict(ROWS).numpy(), at, np.ones(600)
+    )
     assert set(model.predict(NEW)) == {chance > 0.5}
     assert answer(model)["label"].tolist() == model.predict(NEW).tolist()
 

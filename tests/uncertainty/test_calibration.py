@@ -4,13 +4,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sklearn.metrics import log_loss
 
 from parkrr import ParKClassifier, load, scan_parquet
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
-from parkrr.uncertainty.calibration import Affine, Isotonic, calibration_from, learn_calibration
-from parkrr.uncertainty.calibration import log_loss as our_log_loss
+from parkrr.uncertainty.calibration import (
+    Affine,
+    Isotonic,
+    calibration_from_dict,
+    fit_calibration,
+    learn_calibration,
+)
 from plain import PLAIN
 
 
@@ -30,20 +34,20 @@ def two_classes(n, seed):
 
 
 def many_classes(n, k, seed):
-    """Classes as noisy places on a plane; labels are words."""
+    """Classes as noisy places on a plane; labels are strings."""
     rng = np.random.default_rng(seed)
     places = np.random.default_rng(0).normal(size=(k, 2)) * 3
     at = rng.permutation(np.arange(n) % k)
-    words = np.array([f"class {number:04d}" for number in range(k)])
-    return places[at] + 0.4 * rng.normal(size=(n, 2)), words[at]
+    names = np.array([f"class {number:04d}" for number in range(k)])
+    return places[at] + 0.4 * rng.normal(size=(n, 2)), names[at]
 
 
 def calibration_error(p, y, bins=15):
     """Expected calibration error."""
     at = np.minimum((p * bins).astype(int), bins - 1)
     counts = np.bincount(at, minlength=bins)
-    gaps = np.abs(np.bincount(at, p, bins) - np.bincount(at, y, bins))
-    return gaps.sum() / counts.sum()
+    off = np.abs(np.bincount(at, p, bins) - np.bincount(at, y, bins))
+    return off.sum() / counts.sum()
 
 
 @pytest.mark.parametrize(
@@ -78,10 +82,10 @@ def test_the_largest_score_is_the_class():
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.3], [0.6, 0.9], [0.2, 0.5], [0.5, 0.8], [0.2, 0.8]])
-def test_an_increasing_function_decides_as_its_probabilities_say(values):
+def test_an_increasing_function_decides_as_its_probabilities(values):
     way = Isotonic([np.array([-1.0, 1.0])], [np.array(values)])
     F = np.array([[-9.0], [-1.0], [0.5], [1.0], [9.0]])
-    np.testing.assert_array_equal(way.decisions(F)[:, 0] > 0, way.probabilities(F)[:, 1] > 0.5)
+    np.testing.assert_array_equal(way.decide(F)[:, 0] > 0, way.probabilities(F)[:, 1] > 0.5)
 
 
 def test_the_way_with_the_least_log_loss_wins_and_is_named():
@@ -120,7 +124,7 @@ def test_steps_are_found_by_an_increasing_function():
     np.testing.assert_allclose(
         found.probabilities(np.array([[0.0], [0.6]]))[:, 1], [0.1, 0.9], atol=0.03
     )
-    np.testing.assert_array_equal(np.sign(found.decisions(np.array([[0.2], [0.4]])))[:, 0], [-1, 1])
+    np.testing.assert_array_equal(np.sign(found.decide(np.array([[0.2], [0.4]])))[:, 0], [-1, 1])
     assert (found.probabilities(np.array([[-9.0], [9.0]])) > 0).all()
 
 
@@ -138,14 +142,32 @@ def test_plain_data_describe_every_way():
     ways = [Affine(np.ones(1), np.ones(1), "platt"), Isotonic([np.arange(2.0)], [np.arange(2.0)])]
     for way in ways:
         F = np.linspace(-1, 2, 5)[:, None]
-        again = calibration_from(way.plain())
+        again = calibration_from_dict(way.to_dict())
         np.testing.assert_array_equal(again.probabilities(F), way.probabilities(F))
 
 
-def test_log_loss_is_that_of_scikit_learn():
+@pytest.mark.parametrize("k", [1, 3])
+def test_probabilities_of_scores_of_any_size_are_finite(k):
+    F = np.array([np.full(k, -1e4), np.full(k, 1e4), np.arange(k) * 1e4])
+    P = Affine(np.ones(k), np.zeros(k), "temperature").probabilities(F)
+    np.testing.assert_allclose(P.sum(1), 1)
+    np.testing.assert_array_equal(P.shape, [3, max(2, k)])
+
+
+def test_with_few_rows_one_factor_is_learned_and_nothing_compared():
+    F, y = np.linspace(-1, 1, 20)[:, None], np.arange(20) // 10
+    calibration, losses = learn_calibration(F, y, np.ones(20), 0)
+    assert (calibration.name, losses) == ("temperature", {})
+
+
+def test_weights_count_as_copies_of_rows():
     rng = np.random.default_rng(0)
-    P, y, w = rng.dirichlet(np.ones(3), 50), rng.integers(3, size=50), rng.random(50)
-    assert our_log_loss(P, y, w) == pytest.approx(log_loss(y, P, sample_weight=w, labels=[0, 1, 2]))
+    F, w = rng.normal(size=(2000, 1)), rng.integers(1, 3, 2000)
+    y = (rng.random(2000) < 1 / (1 + np.exp(-2 * F[:, 0]))).astype(int)
+    weighted = fit_calibration("platt", F, y, w.astype(float))
+    copied = fit_calibration("platt", F.repeat(w, 0), y.repeat(w), np.ones(w.sum()))
+    np.testing.assert_allclose(weighted.factor, copied.factor, rtol=1e-4)
+    np.testing.assert_allclose(weighted.offset, copied.offset, atol=1e-4)
 
 
 def test_a_label_missing_from_most_cells_has_a_probability():

@@ -16,8 +16,9 @@ from parkrr.uncertainty.intervals import (
     Posterior,
     cell_factors,
     conformal_quantiles,
+    last_pivot,
+    schur_complement,
 )
-from parkrr.uncertainty.novelty import last_pivot, schur_complement
 from plain import PLAIN
 
 
@@ -53,7 +54,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("changes", PATHS)
-def test_an_interval_holds_new_rows_as_often_as_it_says(changes):
+def test_an_interval_holds_new_rows_as_often_as_requested(changes):
     model = settled(**changes).fit(*uneven(6000, 0))
     X, y = uneven(20_000, 1)
     held = [coverage(model, X, y, target).mean() for target in (0.8, 0.9, 0.95)]
@@ -132,7 +133,9 @@ def test_few_rows_cannot_promise_much():
     X, y = uneven(20, 0)
     model = settled(n_cells=1).fit(X, y)
     model.predict_interval(X, 0.9)
-    with pytest.raises(ParameterError, match=r"at most 0\.905 after a fit that left out 20 rows"):
+    with pytest.raises(
+        ParameterError, match=r"at most 0\.905 after a fit with 20 leave-one-out rows"
+    ):
         model.predict_interval(X, 0.91)
 
 
@@ -148,12 +151,12 @@ def test_quantiles_are_those_of_split_conformal_prediction(level):
 
 
 @pytest.mark.parametrize("coverage", [0.9, 0.99, 0.995, 0.998])
-def test_no_end_lies_where_rows_left_out_do_not_reach(coverage):
+def test_no_end_lies_beyond_the_leave_one_out_rows(coverage):
     z = np.random.default_rng(0).exponential(size=50_000)
     nothing = torch.ones(1, 1, dtype=torch.float64)
     table = torch.from_numpy(conformal_quantiles(z, np.ones(len(z))))[:, None]
     bars = Intervals(Posterior(nothing, nothing[0]), "constant", None, nothing, table, len(z))
-    low, high = (float(bars.at(level)) for level in bars.tails(coverage))
+    low, high = (float(bars.scaled_quantile(level)) for level in bars.end_levels(coverage))
     assert np.mean((low <= z) & (z <= high)) >= coverage - 1e-4
 
 
@@ -179,7 +182,7 @@ def test_the_schur_complement_is_that_of_the_formula(kernel):
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(5, 3)), rng.normal(size=(20, 3))
     K = np.stack([reference.kernel_matrix(kernel, *[np.vstack([x, Z])] * 2) for x in X])
-    found = schur_complement(kernel, torch.from_numpy(X), torch.from_numpy(Z), 0.1, skip=False)
+    found = schur_complement(kernel, torch.from_numpy(X), torch.from_numpy(Z), 0.1, leave_out=False)
     np.testing.assert_allclose(found.numpy(), reference.last_pivots(K, 0.1), rtol=1e-4, atol=1e-7)
     pivots = last_pivot(torch.from_numpy(K), 0.1)
     np.testing.assert_allclose(pivots.numpy(), found.numpy(), rtol=1e-6)
@@ -187,8 +190,8 @@ def test_the_schur_complement_is_that_of_the_formula(kernel):
 
 def test_a_row_is_not_its_own_neighbour_when_it_is_a_centre():
     Z = torch.from_numpy(np.random.default_rng(0).normal(size=(10, 3)))
-    own = schur_complement(Gaussian(), Z, Z, 1e-6, skip=False)
-    others = schur_complement(Gaussian(), Z, Z, 1e-6, skip=True)
+    own = schur_complement(Gaussian(), Z, Z, 1e-6, leave_out=False)
+    others = schur_complement(Gaussian(), Z, Z, 1e-6, leave_out=True)
     assert own.max() < 1e-5 < others.min()
 
 

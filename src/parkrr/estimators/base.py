@@ -66,7 +66,7 @@ from parkrr.planning import (
 )
 from parkrr.runtime import Engine, as_engine, check_device, give_back, moved, process_bytes
 from parkrr.tuning import Chosen, TuningLog
-from parkrr.uncertainty import with_errors
+from parkrr.uncertainty import add_cell_errors
 
 PLAN_ROWS = 20_000  # that a plan looks at
 SMALL_STATISTICS = 2**20  # bytes, 360 centres in one cell
@@ -296,7 +296,7 @@ class ParKEstimator(Fitted):
         start = time.perf_counter()
         self.model_ = result.model
         predicted = result.left_out.predictions(result.model, self._cores)  # (h, t)
-        self.report_: list[CellReport] = with_errors(result.report, result.left_out, predicted)
+        self.report_: list[CellReport] = add_cell_errors(result.report, result.left_out, predicted)
         self.n_cells_ = len(result.report)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
         seconds = {"partition": result.place_seconds, "cells": result.cells_seconds}

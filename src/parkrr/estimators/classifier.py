@@ -21,9 +21,9 @@ from parkrr.runtime import Engine
 from parkrr.uncertainty import (
     Calibration,
     Predictor,
-    calibration_from,
+    calibration_from_dict,
+    classification_rows,
     learn_calibration,
-    of_classification,
 )
 
 
@@ -237,7 +237,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.decision_function([[0.1], [0.9]]) > 0
         array([False,  True])
         """
-        out = self._answering().decisions(self._rows(X), self._cores)
+        out = self._answering().decide(self._rows(X), self._cores)
         return out[:, 0] if len(self.classes_) == 2 else out
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -251,7 +251,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> ParKClassifier(random_state=0).fit(X, X[:, 0] > 0.5).predict([[0.1], [0.9]])
         array([False,  True])
         """
-        return self._answering().predictions(self._rows(X), self._cores)
+        return self._answering().predict(self._rows(X), self._cores)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probability of each of `classes_` at X (n, d), shape (n, k).
@@ -301,16 +301,16 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         at = class_numbers(left_out.Y.cpu().numpy(), len(self.classes_))
         w = left_out.weights.cpu().numpy()
         self.calibration_, losses = learn_calibration(F, at, w, park.seed)
-        self.validation_rows_ = of_classification(
+        self.validation_rows_ = classification_rows(
             left_out, predicted, self.classes_, self.calibration_, park.seed
         )
         tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]
         return tried, self.calibration_.name
 
     def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return {} if self.calibration_ is None else self.calibration_.plain(), {}
+        return {} if self.calibration_ is None else self.calibration_.to_dict(), {}
 
     def _restore(self, saved: Saved) -> None:
         super()._restore(saved)
         known = saved.facts["uncertainty"]
-        self.calibration_ = calibration_from(known) if known else None
+        self.calibration_ = calibration_from_dict(known) if known else None

@@ -34,7 +34,7 @@ from parkrr.persistence import (
 )
 from parkrr.runtime import Engine, as_engine
 from parkrr.tuning import Chosen
-from parkrr.uncertainty import DiagnosticRows, Predictor, as_tensors, checked_coverage, from_tensors
+from parkrr.uncertainty import DiagnosticRows, Predictor, rows_from_tensors, rows_to_tensors
 
 
 class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
@@ -152,7 +152,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
             model = narrowed(self.model_, narrow)
             loss = change(self.model_, model)
         uncertainty, tensors = self._plain_uncertainty()
-        tensors |= as_tensors(self.validation_rows_, getattr(self, "classes_", None))
+        tensors |= rows_to_tensors(self.validation_rows_, getattr(self, "classes_", None))
         statistics = None
         if self.statistics_ is not None:
             statistics, sums = plain_sums(self.statistics_)
@@ -202,7 +202,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         self._one_output = facts["one_output"]
         if classes is not None:
             self.classes_ = np.array(classes)
-        self.validation_rows_ = from_tensors(saved.more, getattr(self, "classes_", None))
+        self.validation_rows_ = rows_from_tensors(saved.more, getattr(self, "classes_", None))
         self.n_features_in_, self.seconds_ = facts["n_features_in_"], facts["seconds_"]
         for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
             if facts[name] is not None:
@@ -316,7 +316,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
             check_one_of("answers", name, self._answers)
         answering = self._answering()
         if "interval" in answers:
-            checked_coverage(coverage, answering.bars())
+            answering.check_coverage(coverage)
         columns = self.columns_ or numbers_only(source, self.n_features_in_)
         wanted = (tuple(keys), tuple(answers), float(coverage), str(folder))
         predicting = FilePredictor(answering, columns, *wanted)

@@ -13,7 +13,7 @@ from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.park import FitResult, FitSettings
 from parkrr.persistence import Saved, intervals_from, plain_intervals
-from parkrr.uncertainty import Predictor, checked_levels, learn_intervals, of_regression
+from parkrr.uncertainty import Predictor, learn_intervals, regression_rows
 
 
 class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
@@ -247,9 +247,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> std.round(1)
         array([0.1])
         """
-        rows, answering = self._rows(X), self._answering()
-        mean = answering.predictions(rows, self._cores)
-        return (mean, answering.std(rows, self._cores)) if return_std else mean
+        rows = self._rows(X)
+        values: NDArray[np.float64] = self.model_.predict(rows, self._cores).cpu().numpy()
+        mean = values[:, 0] if self._one_output else values
+        return (mean, self._answering().std(rows, self._cores)) if return_std else mean
 
     def predict_interval(
         self, X: ArrayLike, coverage: float = 0.9
@@ -297,7 +298,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> bool(low < middle < high)
         True
         """
-        return self._answering().quantiles(self._rows(X), checked_levels(levels), self._cores)
+        return self._answering().quantiles(self._rows(X), levels, self._cores)
 
     def _answering(self) -> Predictor:
         self._check_fitted()
@@ -308,15 +309,22 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     ) -> tuple[list[dict[str, Any]], str]:
         sizes, n = [c.rows for c in result.report], sum(c.weight for c in result.report)
         model, left_out = result.model, result.left_out
-        how = (park.penalty * n, sizes, self._cores, park.seed)
-        self.intervals_, widths = learn_intervals(model, left_out, predicted, *how)
-        held_out = of_regression(model, left_out, predicted, self.intervals_, park.seed)
+        self.intervals_, widths = learn_intervals(
+            model,
+            left_out,
+            predicted,
+            ridge=park.penalty * n,
+            sizes=sizes,
+            n_threads=self._cores,
+            seed=park.seed,
+        )
+        held_out = regression_rows(model, left_out, predicted, self.intervals_, park.seed)
         self.validation_rows_ = {
             name: values[:, 0] if self._one_output and values.ndim == 2 else values
             for name, values in held_out.items()
         }
         tried = [{"step": "intervals", "scale": k, "width": v} for k, v in widths.items()]
-        return tried, self.intervals_.how
+        return tried, self.intervals_.scale_name
 
     def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return plain_intervals(self.intervals_)

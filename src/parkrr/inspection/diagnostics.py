@@ -139,7 +139,7 @@ def errors_by_cell(model: Fitted, X: Any, y: ArrayLike) -> list[dict[str, Any]]:
     cell = cells_of(model, rows)
     if hasattr(model, "classes_"):
         labels, at = labels_of(model, y, len(rows))
-        wrong = model._answering().predictions(rows, model._cores) != labels
+        wrong = model._answering().predict(rows, model._cores) != labels
         means = {"error_rate": wrong, "log_loss": -np.log(chances(model, rows, at))}
     else:
         off = differences(model, rows, y)  # (n, t)
@@ -179,14 +179,14 @@ def worst_rows(model: Fitted, X: Any, y: ArrayLike, count: int = 20) -> list[dic
     else:
         off = differences(model, rows, y)  # (n, t)
         error = off[:, 0] if off.shape[1] == 1 else np.sqrt(np.square(off).mean(1))
-        truth = model._answering().flat(targets_of(model, y, len(rows)))
+        truth = model._answering().flatten(targets_of(model, y, len(rows)))
     worst = np.argsort(-np.abs(error), kind="stable")[:count]
     answering, at_worst = model._answering(), rows[torch.from_numpy(worst)]
     columns = {
         "index": worst,
         "cell": cells_of(model, at_worst),
         "truth": truth[worst],
-        "prediction": answering.predictions(at_worst, model._cores),
+        "prediction": answering.predict(at_worst, model._cores),
         "error": error[worst],
         "novelty": answering.novelty(at_worst, model._cores),
     }
@@ -298,13 +298,13 @@ def seen_rows(model: Fitted, X: Any, y: ArrayLike, coverage: float = COVERAGE) -
     """
     rows = fitted(model)._rows(X)
     answering, cell = model._answering(), cells_of(model, rows)
-    found: DiagnosticRows = {"cell": cell, "predicted": answering.predictions(rows, model._cores)}
+    found: DiagnosticRows = {"cell": cell, "predicted": answering.predict(rows, model._cores)}
     if hasattr(model, "classes_"):
         found["truth"], _ = labels_of(model, y, len(rows))
         found["confidence"] = answering.probabilities(rows, model._cores).max(1)
         return found
-    found["truth"] = answering.flat(targets_of(model, y, len(rows)))
-    if coverage <= 1 - 2 * answering.bars().least_tail:
+    found["truth"] = answering.flatten(targets_of(model, y, len(rows)))
+    if coverage <= answering.known_intervals.largest_coverage:
         found["lower"], found["upper"] = answering.interval(rows, coverage, model._cores)
     return found
 
@@ -360,7 +360,7 @@ def labels_of(model: Any, y: ArrayLike, n: int) -> tuple[Array, Array]:
 
 def differences(model: Fitted, rows: Tensor, y: ArrayLike) -> Array:
     """Prediction less truth, shape (n, t)."""
-    return model._answering().values(rows, model._cores) - targets_of(model, y, len(rows))
+    return model._answering().outputs(rows, model._cores) - targets_of(model, y, len(rows))
 
 
 def chances(model: Fitted, rows: Tensor, at: Array) -> Array:

@@ -83,7 +83,7 @@ class FilePredictor:
         if name == "interval":
             return dict(zip(ENDS, self.answering.interval(X, self.coverage), strict=True))
         ask: dict[str, Callable[[torch.Tensor], NDArray[Any]]] = {
-            "prediction": self.answering.predictions,
+            "prediction": self.answering.predict,
             "std": self.answering.std,
             "novelty": self.answering.novelty,
             "probability": self.answering.probabilities,
@@ -104,8 +104,8 @@ class FilePredictor:
         words = (
             *(model.kernel, model.blend, coarse and coarse.kernel, self.columns),
             None if answering.classes is None else answering.classes.tolist(),
-            answering.calibration and answering.calibration.plain(),
-            bars and (bars.how, bars.n),
+            answering.calibration and answering.calibration.to_dict(),
+            bars and (bars.scale_name, bars.n),
         )
         total = hashlib.sha256(repr(words).encode())
         for tensor in parts:

@@ -285,7 +285,7 @@ def unnamed(value: Any) -> Any:
 def plain_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Intervals as plain facts and tensors."""
     learned = intervals.learned
-    facts = {"how": intervals.how, "n": intervals.n}
+    facts = {"how": intervals.scale_name, "n": intervals.n}
     facts["kernel"] = learned and plain_kernel(learned.kernel)
     tensors = {
         "noise": intervals.posterior.noise,

@@ -217,7 +217,7 @@ def decisions(calibration: Calibration | None, F: Value, t: int) -> Value:
         if t > 1:
             return probabilities(calibration, F, t)
         at = calibration.scores[0]
-        return F.clip(float(at[0]), float(at[-1])) - calibration.middle
+        return F.clip(float(at[0]), float(at[-1])) - calibration.equal_score
     return F
 
 

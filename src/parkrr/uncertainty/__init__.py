@@ -1,20 +1,20 @@
-"""Intervals, probabilities, novelty."""
+"""Prediction intervals, class probabilities and novelty."""
 
 from parkrr.uncertainty.calibration import (
     Affine,
     Calibration,
     Isotonic,
-    calibration_from,
+    calibration_from_dict,
     learn_calibration,
 )
 from parkrr.uncertainty.diagnostic_rows import (
     COVERAGE,
     DiagnosticRows,
-    as_tensors,
-    from_tensors,
-    of_classification,
-    of_regression,
-    with_errors,
+    add_cell_errors,
+    classification_rows,
+    regression_rows,
+    rows_from_tensors,
+    rows_to_tensors,
 )
 from parkrr.uncertainty.intervals import (
     FOLDS,
@@ -23,6 +23,6 @@ from parkrr.uncertainty.intervals import (
     Intervals,
     Posterior,
     learn_intervals,
+    schur_complement,
 )
-from parkrr.uncertainty.novelty import schur_complement
-from parkrr.uncertainty.predictor import Predictor, checked_coverage, checked_levels
+from parkrr.uncertainty.predictor import Predictor

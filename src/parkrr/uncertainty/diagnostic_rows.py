@@ -1,5 +1,6 @@
-"""A few of the rows that were each left out of a fit, kept to look at."""
+"""Some leave-one-out rows with their predictions, kept in the model for diagnostics and plots."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,78 +14,74 @@ from parkrr.uncertainty.calibration import Calibration
 from parkrr.uncertainty.intervals import Intervals
 
 ROWS = 2000
-COVERAGE = 0.9  # of their intervals, if rows are enough to know where those end
+COVERAGE = 0.9  # of their intervals, if there are enough rows to estimate their ends
 DiagnosticRows = dict[str, NDArray[Any]]
-LABELS = ("truth", "predicted")  # which of a classification are labels
+LABELS = ("truth", "predicted")  # of a classification: a file holds their numbers
+PREFIX = "held_out."  # in a model file
 
 
-def some(n: int, seed: int) -> Tensor:
-    """Which of n rows are kept, in order."""
-    found: Tensor = draw(n, ROWS, seed).sort().values
-    return found
-
-
-def of_regression(
+def regression_rows(
     model: Model, left_out: LeaveOneOutRows, predicted: Tensor, intervals: Intervals, seed: int
 ) -> DiagnosticRows:
     """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows."""
-    at = some(len(predicted), seed).to(predicted.device)
-    found = {"cell": left_out.cell[at], "truth": left_out.Y[at], "predicted": predicted[at]}
-    if 1 - 2 * intervals.least_tail >= COVERAGE:
-        tails = intervals.tails(COVERAGE)
-        off = intervals.quantile(model, left_out.X[at], tails, left_out=True)  # (h, t, 2)
-        found |= {"lower": predicted[at] + off[..., 0], "upper": predicted[at] + off[..., 1]}
-    return {name: values.cpu().numpy() for name, values in found.items()}
+    kept = draw(len(predicted), ROWS, seed).sort().values.to(predicted.device)
+    mean = predicted[kept]
+    columns = {"cell": left_out.cell[kept], "truth": left_out.Y[kept], "predicted": mean}
+    if intervals.largest_coverage >= COVERAGE:
+        levels = intervals.end_levels(COVERAGE)
+        off = intervals.offsets(model, left_out.X[kept], levels, leave_out=True)  # (h, t, 2)
+        columns |= {"lower": mean + off[..., 0], "upper": mean + off[..., 1]}
+    return {name: values.cpu().numpy() for name, values in columns.items()}
 
 
-def of_classification(
+def classification_rows(
     left_out: LeaveOneOutRows,
     predicted: Tensor,
     classes: NDArray[Any],
     calibration: Calibration,
     seed: int,
 ) -> DiagnosticRows:
-    """Cell, label, predicted label and the probability it was given, of some rows."""
-    at = some(len(predicted), seed).to(predicted.device)
-    P = calibration.probabilities(predicted[at].cpu().numpy())  # (h, k)
-    truth = class_numbers(left_out.Y[at].cpu().numpy(), len(classes))
+    """Cell, label, predicted label and its probability ("confidence") of some rows."""
+    kept = draw(len(predicted), ROWS, seed).sort().values.to(predicted.device)
+    P = calibration.probabilities(predicted[kept].cpu().numpy())  # (h, k)
+    truth = class_numbers(left_out.Y[kept].cpu().numpy(), len(classes))
     return {
-        "cell": left_out.cell[at].cpu().numpy(),
+        "cell": left_out.cell[kept].cpu().numpy(),
         "truth": classes[truth],
         "predicted": classes[P.argmax(1)],
         "confidence": P.max(1),
     }
 
 
-def with_errors(
+def add_cell_errors(
     report: list[CellReport], left_out: LeaveOneOutRows, predicted: Tensor
 ) -> list[CellReport]:
-    """The report with the root mean squared error of the rows that each cell left out."""
+    """The report with the root mean squared error of the leave-one-out rows of each cell."""
     w, Q = left_out.weights, len(report)
     squares = (left_out.Y - predicted).square().mean(1) * w  # (h,)
     rows = w.new_zeros(Q).index_add_(0, left_out.cell, w)
     sums = w.new_zeros(Q).index_add_(0, left_out.cell, squares)
     errors = (sums / rows).sqrt().tolist()
-    told = [None if n == 0 else e for n, e in zip(rows.tolist(), errors, strict=True)]
-    return [cell.judged(error) for cell, error in zip(report, told, strict=True)]
+    return [
+        replace(cell, error=None if n == 0 else error)
+        for cell, n, error in zip(report, rows.tolist(), errors, strict=True)
+    ]
 
 
-def as_tensors(held_out: DiagnosticRows, classes: NDArray[Any] | None) -> dict[str, Tensor]:
-    """For a file: labels by their number."""
+def rows_to_tensors(rows: DiagnosticRows, classes: NDArray[Any] | None) -> dict[str, Tensor]:
+    """For a model file: labels by their number."""
+    tensors = {}
+    for name, values in rows.items():
+        if classes is not None and name in LABELS:
+            values = np.searchsorted(classes, values).astype(np.int64)  # noqa: PLW2901
+        tensors[PREFIX + name] = torch.from_numpy(values).contiguous()
+    return tensors
+
+
+def rows_from_tensors(tensors: dict[str, Tensor], classes: NDArray[Any] | None) -> DiagnosticRows:
+    """The rows that a model file holds."""
+    own = {name.removeprefix(PREFIX): t.numpy() for name, t in tensors.items() if PREFIX in name}
     return {
-        f"held_out.{name}": torch.from_numpy(
-            values
-            if classes is None or name not in LABELS
-            else np.searchsorted(classes, values).astype(np.int64)
-        ).contiguous()
-        for name, values in held_out.items()
-    }
-
-
-def from_tensors(tensors: dict[str, Tensor], classes: NDArray[Any] | None) -> DiagnosticRows:
-    """What a file holds of them."""
-    own = {name.removeprefix("held_out."): t for name, t in tensors.items() if "held_out." in name}
-    return {
-        name: values.numpy() if classes is None or name not in LABELS else classes[values.numpy()]
+        name: values if classes is None or name not in LABELS else classes[values]
         for name, values in own.items()
     }
