@@ -25,7 +25,7 @@ from parkrr.park.algorithm import FitSettings, with_target_scaled
 from parkrr.park.model import Model
 from parkrr.partition.centroids import HARD
 from parkrr.runtime.engine import LocalEngine
-from parkrr.solvers.solvers import Falkon
+from parkrr.solvers import Falkon
 from recording import record
 
 

@@ -12,9 +12,9 @@ from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from parkrr.partition.centroids import assign, select_greedy
 from parkrr.runtime.engine import LocalEngine
+from parkrr.solvers import Direct, Falkon
 from parkrr.solvers.factors import Preconditioner
 from parkrr.solvers.problem import LocalProblem, kernel_of_rows
-from parkrr.solvers.solvers import Direct, Falkon
 from plain import PLAIN, plain
 
 KERNELS = [

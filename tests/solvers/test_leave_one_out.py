@@ -10,8 +10,8 @@ from ondisk import rows as made
 from parkrr import scan_parquet
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
+from parkrr.solvers import Direct, Falkon
 from parkrr.solvers.problem import LocalProblem
-from parkrr.solvers.solvers import Direct, Falkon
 from plain import plain
 
 N, MANY, LEFT_OUT, RIDGE = 60, 400, 12, 0.05

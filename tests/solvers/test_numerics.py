@@ -15,9 +15,10 @@ from parkrr.errors import CellError, NotFiniteError
 from parkrr.kernels import Gaussian, Laplacian, Linear
 from parkrr.park.cells import CellTask, fit_cell
 from parkrr.runtime.engine import LocalEngine, torch_threads
+from parkrr.solvers.direct import Direct
 from parkrr.solvers.factors import Factor
+from parkrr.solvers.falkon import Falkon, choose_solver, conjugate_gradient
 from parkrr.solvers.problem import LocalProblem, kernel_of_rows
-from parkrr.solvers.solvers import Direct, Falkon, cheaper, conjugate_gradient
 from plain import plain
 
 
@@ -169,8 +170,8 @@ def test_an_indefinite_system_is_called_lost():
 
 def test_the_cheaper_solver_is_direct_for_few_centres_and_falkon_for_many():
     falkon = Falkon()
-    assert cheaper(10_000, 100, 1, falkon)[0] == Direct()
-    assert cheaper(10_000, 5_000, 1, falkon)[0] == falkon
+    assert choose_solver(10_000, 100, 1, falkon)[0] == Direct()
+    assert choose_solver(10_000, 5_000, 1, falkon)[0] == falkon
 
 
 def test_the_report_says_why_a_solver_was_chosen():

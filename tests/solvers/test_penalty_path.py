@@ -6,9 +6,9 @@ import torch
 
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
-from parkrr.solvers.penalty_path import leave_one_out, penalty_path
+from parkrr.solvers import Direct
+from parkrr.solvers.direct import leave_one_out_errors, penalty_path
 from parkrr.solvers.problem import LocalProblem
-from parkrr.solvers.solvers import Direct
 
 PENALTIES = torch.logspace(-6, 0, 7, dtype=torch.float64)
 
@@ -89,7 +89,7 @@ def test_leaving_each_row_out_equals_doing_so():
     X, Y = (torch.from_numpy(rng.normal(size=(12, k))) for k in (2, 2))
     w = torch.from_numpy(rng.uniform(0.5, 2, size=12))
     penalty = 1e-2
-    found = leave_one_out(Gaussian(1.0), ArraySource(X, Y, w), torch.tensor([1.0, penalty]))
+    found = leave_one_out_errors(Gaussian(1.0), ArraySource(X, Y, w), torch.tensor([1.0, penalty]))
     K = Gaussian(1.0)(X, X)
     expected = 0.0
     for i in range(12):

@@ -25,19 +25,14 @@ from parkrr.park import CellReport, CellResult, FitResult, FitSettings, Model, j
 from parkrr.partition import assign
 from parkrr.runtime import progress, torch_threads
 from parkrr.solvers import (
-    LocalFit,
     add_gram,
-    kernel_of_rows,
-    left_out_rows,
-    lost_in_float32,
-    mirrored,
-    nothing_to_fit,
+    fill_lower,
+    leave_one_out_block,
+    needs_float64,
     solve_statistics,
-    statistics_jitter,
 )
 
 RUN_BYTES = 2**26  # statistics of the cells that one task solves
-BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive system
 TRIES = 3  # when results of finished tasks are lost with the disk they were on
 
 
@@ -178,7 +173,7 @@ def solve_run(skeleton: UnfittedModel, ledger: Checkpoint, total: Total, task: R
 def too_short(kernel: Kernel, fit: CellResult) -> bool:
     """Whether float32 is too short for predictions of a cell, as its centres show."""
     short = fit.centers.dtype == torch.float32
-    return short and lost_in_float32(kernel, fit.centers, fit.centers, fit.weights)
+    return short and needs_float64(kernel, fit.centers, fit.centers, fit.weights)
 
 
 def solve_cell(
@@ -187,13 +182,17 @@ def solve_cell(
     """eq. (8) of cell q from the statistics at `place` among those of a run."""
     start = time.perf_counter()
     n_rows, n_q = stats.sums(place).tolist()
-    fit = from_statistics(model, q, mirrored(stats.gram(place)), total, n_q, judges)
+    Z, ridge = model.centers[q], total.penalty * total.weight
+    gram, left_out = fill_lower(stats.gram(place)), leave_one_out_block(model.kernel, judges, Z)
+    fit = solve_statistics(model.kernel, Z, gram, ridge, max(n_q, 1.0), left_out=left_out)
+    if fit is None:
+        raise CellError(q, int(n_q), "rounding left no solution; raise penalty, or use float64")
     report = CellReport(
         cell=q,
         rows=int(n_rows),
         weight=n_q,
         centers=len(fit.weights),
-        penalty=total.penalty * total.weight / max(n_q, 1e-300),
+        penalty=ridge / max(n_q, 1e-300),
         solver="direct",
         why="rows stay on disk",
         iterations=0,
@@ -202,24 +201,7 @@ def solve_cell(
         rescue=fit.rescue,
         seconds=time.perf_counter() - start,
     )
-    return CellResult(model.centers[q], fit.weights, report, judges, fit.change)
-
-
-def from_statistics(
-    model: Model, q: int, stats: Tensor, total: Total, n_q: float, judges: Block
-) -> LocalFit:
-    """The estimator from statistics (m, m + t); more jitter until rounding leaves a solution."""
-    ridge, Z = total.penalty * total.weight, model.centers[q]
-    K_mm = kernel_of_rows(model.kernel, Z)
-    if float(K_mm.diagonal().max()) == 0:
-        return nothing_to_fit(Z, stats.shape[1] - len(Z), len(judges.X))
-    jitter = statistics_jitter(len(Z), ridge / max(n_q, 1.0))
-    left_out = left_out_rows(model.kernel, judges, Z)
-    for boost in BOOSTS:
-        fit = solve_statistics(K_mm, stats, ridge, min(0.1, jitter * boost), Z.dtype, left_out)
-        if fit is not None and bool(torch.isfinite(fit.weights).all()):
-            return fit
-    raise CellError(q, int(n_q), "rounding left no solution; raise penalty, or use float64")
+    return CellResult(Z, fit.weights, report, judges, fit.change)
 
 
 @dataclass(frozen=True)

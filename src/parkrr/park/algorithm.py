@@ -25,8 +25,8 @@ from parkrr.solvers import (
     Falkon,
     LocalProblem,
     Solver,
-    cheaper,
-    lost_in_float32,
+    choose_solver,
+    needs_float64,
     penalty_path,
 )
 
@@ -203,7 +203,7 @@ class FitSettings:
 
     def solver_for(self, cell: CellRows, m_q: int) -> tuple[Solver, str]:
         if self.solver == "auto":
-            return cheaper(cell.n_rows, m_q, cell.n_outputs, self.falkon)
+            return choose_solver(cell.n_rows, m_q, cell.n_outputs, self.falkon)
         return (Direct() if self.solver == "direct" else self.falkon), "asked for"
 
     def run(self, tasks: list[CellTask]) -> list[CellResult]:
@@ -249,7 +249,7 @@ def coarse_model(
     fits = (path.weights(penalty) for penalty in COARSE_PENALTIES[order].tolist())
     if Z.dtype == torch.float64:
         return CoarseModel(kernel, Z, next(fits))
-    kept = (a for a in fits if not lost_in_float32(kernel, sample.X, Z, a))
+    kept = (a for a in fits if not needs_float64(kernel, sample.X, Z, a))
     return CoarseModel(kernel, Z, next(kept, path.weights(float(PENALTIES[-1]))))
 
 

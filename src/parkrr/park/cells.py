@@ -10,7 +10,7 @@ from torch import Tensor
 from parkrr.data import ArraySource, Block, CellRows, draw
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.kernels import Kernel
-from parkrr.solvers import LocalFit, LocalProblem, Solver, nothing_to_fit
+from parkrr.solvers import LocalFit, LocalProblem, Solver, zero_fit
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def solved(task: CellTask, cell: ArraySource) -> tuple[LocalFit, Tensor]:
     drawn = drawn.to(cell.X.device)
     centers = cell.X[drawn]  # (m_q, d)
     if float(task.kernel.diag(centers).max()) == 0:
-        return nothing_to_fit(centers, cell.n_outputs, task.n_left_out), centers
+        return zero_fit(centers, cell.n_outputs, task.n_left_out), centers
     w = None if cell.w is None else cell.w[drawn].double()
     w = None if w is None else w / w.mean()
     ridge = task.lambda_q * cell.total_weight

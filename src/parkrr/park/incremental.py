@@ -8,7 +8,6 @@ centres would. Map, centroids, centres, coarse level, intercept and lambda n sta
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import product
 
 import torch
 from torch import Tensor
@@ -17,13 +16,11 @@ from parkrr.data import Block, grouped
 from parkrr.errors import CellError, ParameterError
 from parkrr.park.cells import CellReport
 from parkrr.park.model import Model
-from parkrr.solvers import add_gram, kernel_of_rows, mirrored, solve_statistics, statistics_jitter
+from parkrr.solvers import add_gram, fill_lower, solve_statistics
 
 BLOCK_VALUES = 2**21  # kernel values at a time: 16 MB
 OUTGROWN = 4.0  # times the rows that its centres were drawn for, and a cell says so
 NOTHING = 1e-9  # of weight left in a cell, and it has no rows
-LIFTS = (1.0, 1e2, 1e4, 1e6, 1e8)  # of the ridge, last
-BOOSTS = (1.0, 1e2, 1e4, 1e6)  # of the jitter, until rounding leaves a positive system
 
 
 @dataclass(frozen=True)
@@ -106,25 +103,18 @@ def cell_gram(model: Model, q: int, X: Tensor, R: Tensor, w: Tensor) -> Tensor:
         at = slice(start, start + rows)
         KR = torch.cat([model.kernel(X[at].double(), Z), R[at]], 1)
         add_gram(total, KR, w[at, None])
-    return mirrored(total)
+    return fill_lower(total)
 
 
 def solved(sums: CellStatistics, model: Model, q: int) -> Tensor:
     """The coefficients of cell q, eq. (8), from its sums, shape (m_q, t)."""
     gram, Z, n_q = sums.grams[q], model.centers[q], float(sums.weight[q])
-    t = gram.shape[1] - len(Z)
-    K_mm = kernel_of_rows(model.kernel, Z)
-    if n_q <= NOTHING or float(K_mm.diagonal().max()) == 0:
-        return gram.new_zeros(len(Z), t)
-    # Statistics square the condition number: where the target has no noise and the penalty is next
-    # to zero, rounding leaves nothing, and a larger ridge is what the numbers can bear.
-    for lift, boost in product(LIFTS, BOOSTS):
-        ridge = sums.ridge * lift
-        jitter = min(0.1, boost * statistics_jitter(len(Z), ridge / n_q))
-        fit = solve_statistics(K_mm, gram, ridge, jitter, Z.dtype, None)
-        if fit is not None and bool(torch.isfinite(fit.weights).all()):
-            return fit.weights
-    raise CellError(q, int(sums.rows[q]), "rounding left no solution; raise penalty, or refit")
+    if n_q <= NOTHING:
+        return gram.new_zeros(len(Z), gram.shape[1] - len(Z))
+    fit = solve_statistics(model.kernel, Z, gram, sums.ridge, n_q, raise_ridge=True)
+    if fit is None:
+        raise CellError(q, int(sums.rows[q]), "rounding left no solution; raise penalty, or refit")
+    return fit.weights
 
 
 def check_weights_left(sums: CellStatistics, touched: list[int]) -> None:
@@ -202,4 +192,4 @@ def whole(part: Tensor, m: int, t: int) -> Tensor:
     row, column = torch.triu_indices(m, m)
     gram[row, column] = part[: len(row)]
     gram[:, m:] = part[len(row) :].view(m, t)
-    return mirrored(gram)
+    return fill_lower(gram)

@@ -12,7 +12,7 @@ from parkrr.data import FEW_ROWS, JUDGES
 from parkrr.park import COARSE_ROWS, LEFT_OUT_VALUES
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
-from parkrr.solvers import Falkon, cheaper
+from parkrr.solvers import Falkon, choose_solver
 from parkrr.tuning import (
     ALL_CELLS,
     ANCHORS,
@@ -123,7 +123,7 @@ class FitSize:
         if self.solver == "auto":
             n_q = math.ceil(self.rows)
             m_q = max(1, math.ceil(self.share * n_q))
-            return isinstance(cheaper(n_q, m_q, self.t, Falkon())[0], Falkon)
+            return isinstance(choose_solver(n_q, m_q, self.t, Falkon())[0], Falkon)
         return self.solver == "falkon"
 
     @property

@@ -1,23 +1,24 @@
-"""The linear algebra of one cell."""
+"""The linear algebra of one cell: kernel ridge regression on its Nystrom centres, eq. (8)."""
 
-from parkrr.solvers.factors import cholesky_or_nan, plus
-from parkrr.solvers.penalty_path import PENALTIES, PenaltyPath, leave_one_out, penalty_path
+from parkrr.solvers.direct import (
+    PENALTIES,
+    Direct,
+    PenaltyPath,
+    leave_one_out_errors,
+    penalty_path,
+)
+from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan
+from parkrr.solvers.falkon import Falkon, choose_solver
 from parkrr.solvers.problem import (
+    LocalFit,
     LocalProblem,
     Shard,
-    add_gram,
-    kernel_of_rows,
-    left_out_rows,
-    mirrored,
-)
-from parkrr.solvers.solvers import (
-    Direct,
-    Falkon,
-    LocalFit,
     Solver,
-    cheaper,
-    lost_in_float32,
-    nothing_to_fit,
-    solve_statistics,
-    statistics_jitter,
+    add_gram,
+    fill_lower,
+    kernel_of_rows,
+    leave_one_out_block,
+    needs_float64,
+    zero_fit,
 )
+from parkrr.solvers.statistics import solve_statistics

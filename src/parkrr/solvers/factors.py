@@ -1,7 +1,4 @@
-"""K_mm factored in float64, whatever the data: the rescue ladder and the preconditioner.
-
-Knows matrices, not rows.
-"""
+"""Factors of K_mm in float64, whatever the dtype of the rows, and the preconditioner of FALKON."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +37,7 @@ class Factor:
         U = cholesky(K_mm, smallest_pivot=jitter / 10 * size)
         if U is None:
             self.rescue = f"jitter {jitter:.0e}"
-            U = cholesky(plus(K_mm, jitter * size), smallest_pivot=jitter / 10 * size)
+            U = cholesky(add_to_diagonal(K_mm, jitter * size), smallest_pivot=jitter / 10 * size)
         self.U: Tensor = self.cut_off(K_mm, jitter * size) if U is None else U  # (m, r)
 
     def cut_off(self, K_mm: Tensor, smallest: float) -> Tensor:
@@ -71,7 +68,7 @@ def solve_triangular(A: Tensor, v: Tensor, *, upper: bool) -> Tensor:
     return solution
 
 
-def plus(A: Tensor, shift: float | Tensor) -> Tensor:
+def add_to_diagonal(A: Tensor, shift: float | Tensor) -> Tensor:
     """A + shift I, or A + diag(shift), as a new matrix."""
     A = A.clone()
     A.diagonal().add_(shift)
@@ -88,7 +85,7 @@ def cholesky(A: Tensor, smallest_pivot: float) -> Tensor | None:
 
 
 def cholesky_or_nan(A: Tensor) -> Tensor:
-    """The lower factor, or NaN if A is not positive definite: for whoever then looks away."""
+    """The lower factor, or NaN if A is not positive definite."""
     L = cholesky(A, smallest_pivot=0.0)
     return torch.full_like(A, math.nan) if L is None else L
 
@@ -107,7 +104,7 @@ class Preconditioner:
         inner = U.T @ weighted / len(U)  # (r, r)
         self.penalty, self.n = ridge / n, n
         self.S, rescue = regular_cholesky(inner.clone, self.penalty)
-        self.rescue = joined(self.factor.rescue, rescue)
+        self.rescue = join_rescues(self.factor.rescue, rescue)
 
     def apply(self, v: Tensor) -> Tensor:
         """B v, shape (m, t)."""
@@ -124,8 +121,8 @@ class Preconditioner:
         return self.penalty * solve_triangular(self.S, v, upper=False)
 
 
-def joined(*rescues: str) -> str:
-    """The rescues that were needed, in words."""
+def join_rescues(*rescues: str) -> str:
+    """The rescues that were needed, as one text."""
     return ", ".join(filter(None, rescues))
 
 

@@ -1,12 +1,12 @@
-"""The local problem, eq. (8): rows of a cell against its centres, and their products.
+"""The local problem, eq. (8), the products of its rows with its centres, and what a solver returns.
 
-The only loops over rows are over blocks of a source.
+Loops over rows are loops over blocks of a source.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,10 +14,72 @@ from torch import Tensor
 from parkrr.data import ArraySource, Block, Source
 from parkrr.kernels import Kernel, KernelBlock
 from parkrr.runtime import mapped_on_threads
-from parkrr.solvers.leave_one_out import LeaveOneOutBlock
 
-OWN_VALUES = 2**21  # of a kernel matrix at a time
+KERNEL_VALUES = 2**21  # of the kernel matrix of all rows, computed at a time
 PANEL = 64  # columns of K'K at a time: symmetry then saves 40 % of the work at m = 200
+# Predictions in float32 that are off by more than this, of targets in [-1, 1], are made in
+# float64; measured on so many rows.
+LARGEST_NOISE, NOISE_ROWS = 1e-3, 256
+SMALLEST_FREE = 1e-6  # of 1 - l_i, l_i the leverage of a row, which rounding could make zero
+
+
+class LeaveOneOutBlock(NamedTuple):
+    """Rows of a cell whose predictions without themselves are computed by a formula.
+
+    A linear fit passes the share l_i of a row's own target on to its prediction: its leverage.
+    With r_i the residual of the row, the fit without it has the residual r_i / (1 - l_i), so its
+    prediction of the row changes by r_i l_i / (1 - l_i).
+    """
+
+    K: Tensor  # (h, m)
+    Y: Tensor  # (h, t)
+    w: Tensor | None  # (h,)
+
+    def change(self, weights: Tensor, half: Tensor) -> Tensor:
+        """The change of the prediction of each row when it is left out, shape (h, t).
+
+        With A = K'WK + lambda n K_mm of all rows, l_i = w_i k_i' A^-1 k_i; `half` (r, h) holds
+        columns whose squares add up to k_i' A^-1 k_i.
+        """
+        leverage = half.square().sum(0)  # (h,)
+        if self.w is not None:
+            leverage = leverage * self.w
+        free = (1 - leverage).clamp_min(SMALLEST_FREE)
+        return (self.Y - self.K @ weights) * ((1 - free) / free)[:, None]
+
+
+def leave_one_out_block(kernel: Kernel, rows: Block, Z: Tensor) -> LeaveOneOutBlock:
+    """Rows to leave out in turn, against centres Z (m, d), in float64."""
+    K = kernel(rows.X.double(), Z.double())
+    return LeaveOneOutBlock(K, rows.Y.double(), None if rows.w is None else rows.w.double())
+
+
+class LocalFit(NamedTuple):
+    """What a solver returns: the coefficients, and how they were computed."""
+
+    weights: Tensor  # (m, t)  alpha = B beta, the coefficients of eq. (13)
+    n_iter: int  # 0 for a direct solve
+    residual: float  # relative, worst output; 0.0 for a direct solve
+    converged: bool
+    rescue: str  # what it needed: "", "jitter ...", "cut-off ...", "float64 products", ...
+    dtype: torch.dtype  # in which predictions need their kernel values
+    change: Tensor | None = None  # (h, t)  of predictions of the last rows, when left out
+
+
+def zero_fit(Z: Tensor, t: int, n_left_out: int) -> LocalFit:
+    """The estimator of t targets where K is zero on all centres Z (m, d): zero."""
+    zero = torch.zeros(len(Z), t, dtype=torch.float64, device=Z.device)
+    change = zero.new_zeros(n_left_out, t)
+    return LocalFit(zero, 0, 0.0, True, "K is zero on all centres", Z.dtype, change)
+
+
+class Solver(Protocol):
+    """Solves local problems."""
+
+    def solve(self, problem: "LocalProblem") -> LocalFit: ...
+
+    def most_left_out(self, n: int) -> int:
+        """How many of n rows it can leave out at little cost."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +97,11 @@ class LocalProblem:
     center_weights
         Weights of the centres, of mean one, shape (m,), or None when rows have none.
     ridge
-        lambda_q n_q.
+        lambda_q n_q = lambda n.
     n_threads
         Cores to use.
     n_left_out
-        How many rows at the end of the cell are asked what the fit without each would say.
+        For how many rows at the end of the cell to compute predictions without them.
     """
 
     kernel: Kernel
@@ -49,11 +111,6 @@ class LocalProblem:
     ridge: float
     n_threads: int = 1
     n_left_out: int = 0
-
-    @property
-    def penalty(self) -> float:
-        """lambda_q."""
-        return self.ridge / self.cell.total_weight
 
     def to(self, dtype: torch.dtype) -> "LocalProblem":
         """The same problem with products in that dtype."""
@@ -70,19 +127,37 @@ class LocalProblem:
         """The rows at the end, against the centres."""
         if not self.n_left_out:
             return None
-        return left_out_rows(
-            self.kernel, self.cell.block(slice(-self.n_left_out, None)), self.centers
-        )
+        last = self.cell.block(slice(-self.n_left_out, None))
+        return leave_one_out_block(self.kernel, last, self.centers)
 
     def shards(self) -> "list[Shard]":
-        """The rows lifted once and cut into a shard a thread."""
+        """The rows, prepared once for the kernel and cut into one shard per thread."""
         section = self.kernel.against(self.centers)
         rows = self.cell.map(section.lift).load()
         return [Shard(section, part) for part in rows.shards(min(self.n_threads, rows.n_rows))]
 
+    def is_noisy(self, fit: LocalFit) -> bool:
+        """Whether predictions in the dtype of a fit are too noisy."""
+        if fit.dtype == torch.float64:
+            return False
+        return needs_float64(self.kernel, self.cell.X, self.centers, fit.weights)
+
+
+def needs_float64(kernel: Kernel, X: Tensor, Z: Tensor, weights: Tensor) -> bool:
+    """Whether float32 is too short to predict with centres Z (m, d) and these weights (m, t).
+
+    Measured on some of the rows X (n, d), because two things make noise: large weights, and rows
+    whose distances are small beside their norms. KEGG had weights of 2e5, which eps alone makes
+    0.006 of, and predictions that were off by 0.5.
+    """
+    X = X[:: max(1, len(X) // NOISE_ROWS)]
+    K, K_float32 = kernel(X.double(), Z.double()), kernel(X.float(), Z.float())
+    noise = (K_float32 @ weights.float()).double() - K @ weights
+    return not float(noise.square().mean(0).max()) <= LARGEST_NOISE**2
+
 
 class Piece(NamedTuple):
-    """A block of lifted rows and the room for its products, as views made once."""
+    """A block of prepared rows and the memory for its products, as views made once."""
 
     A: Tensor  # (b, d')
     Y: Tensor  # (b, t)
@@ -94,56 +169,48 @@ class Piece(NamedTuple):
 
 
 class Shard:
-    """Some lifted rows of a cell against its centres, with buffers for one thread.
+    """Some prepared rows of a cell against its centres, with buffers for one thread.
 
     Pieces are cut once: a view costs a few microseconds at each pass, and holds up the other
     threads while it is made, which had cost a third of the speed on two cores.
     """
 
     def __init__(self, section: KernelBlock, rows: Source) -> None:
-        self.section, self.rows = section, rows
+        self.section = section
         self.m, self.t = section.right.shape[1], rows.n_outputs
         self.block_rows = section.block_rows(rows.n_rows)
-        self.pieces = self.cut(section.workspace(self.block_rows))
-
-    def cut(self, workspace: list[Tensor]) -> list[Piece]:
-        """The blocks of all rows; each uses the same room."""
-        pieces = []
-        u = self.section.right.new_empty(self.block_rows, self.t)
-        for A, Y, w in self.rows.blocks(self.block_rows):
+        self.pieces: list[Piece] = []
+        workspace = section.workspace(self.block_rows)  # all pieces use it
+        u = section.right.new_empty(self.block_rows, self.t)
+        for A, Y, w in rows.blocks(self.block_rows):
             buffers = [buffer[: len(A)] for buffer in workspace]
-            [radius] = self.section.radii(A, [0])
-            near = self.section.near(radius)
+            [radius] = section.radii(A, [0])
             weight = None if w is None else w[:, None]
-            pieces.append(Piece(A, Y, weight, near, buffers, buffers[0].T, u[: len(A)]))
-        return pieces
+            near = section.near(radius)
+            self.pieces.append(Piece(A, Y, weight, near, buffers, buffers[0].T, u[: len(A)]))
 
     def normal(self, v: Tensor) -> Tensor:
         """K' W K v summed in float64, shape (m, t): one kernel evaluation for both products."""
         v = v.to(self.section.right.dtype)
-        total, part = self.sums()
+        part = v.new_empty(self.m, self.t)
+        total = torch.zeros_like(part, dtype=torch.float64)
         for piece in self.pieces:
             K = self.section.values(piece.A, piece.buffers, piece.near)  # (b, m)
             torch.mm(K, v, out=piece.u)
             if piece.w is not None:
                 piece.u.mul_(piece.w)
-            torch.mm(piece.K_t, piece.u, out=part)
-            total.add_(part)
+            total.add_(torch.mm(piece.K_t, piece.u, out=part))
         return total
 
     def right_side(self) -> Tensor:
         """K' W Y summed in float64, shape (m, t)."""
-        total, part = self.sums()
+        part = self.section.right.new_empty(self.m, self.t)
+        total = torch.zeros_like(part, dtype=torch.float64)
         for piece in self.pieces:
             self.section.values(piece.A, piece.buffers, piece.near)
             Y = piece.Y if piece.w is None else piece.Y * piece.w
             total.add_(torch.mm(piece.K_t, Y, out=part))
         return total
-
-    def sums(self) -> tuple[Tensor, Tensor]:
-        """A float64 total at zero and room for one block's share of it, shape (m, t)."""
-        part = self.section.right.new_empty(self.m, self.t)
-        return torch.zeros_like(part, dtype=torch.float64), part
 
     def gram(self) -> Tensor:
         """K' W [K, Y], shape (m, m + t), the statistics of the cell.
@@ -159,7 +226,7 @@ class Shard:
             KY[:, :m] = self.section.values(piece.A, piece.buffers, piece.near)
             KY[:, m:] = piece.Y
             add_gram(total, KY, piece.w)
-        return mirrored(total)
+        return fill_lower(total)
 
 
 def add_gram(total: Tensor, KY: Tensor, w: Tensor | None) -> None:
@@ -170,16 +237,16 @@ def add_gram(total: Tensor, KY: Tensor, w: Tensor | None) -> None:
         total[a : a + PANEL, a:].addmm_(K[:, a : a + PANEL].T, KY[:, a:])
 
 
-def mirrored(total: Tensor) -> Tensor:
-    """Statistics (m, m + t) with the part left of the diagonal filled in, in place."""
+def fill_lower(total: Tensor) -> Tensor:
+    """Fill statistics (m, m + t) left of the diagonal from what is right of it, in place."""
     m = len(total)
     upper = total[:, :m].triu()
     total[:, :m] = upper + upper.triu(1).T
     return total
 
 
-def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
-    """The sum of part(shard), a thread for each shard."""
+def sum_shards(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
+    """The sum of part(shard), one thread per shard."""
     if len(shards) == 1:
         return part(shards[0])
     # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
@@ -187,16 +254,10 @@ def summed(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
     return reduce(Tensor.add_, mapped_on_threads(part, shards, len(shards)))
 
 
-def left_out_rows(kernel: Kernel, rows: Block, Z: Tensor) -> LeaveOneOutBlock:
-    """Rows to be left out against centres Z (m, d), in float64."""
-    K = kernel(rows.X.double(), Z.double())
-    return LeaveOneOutBlock(K, rows.Y.double(), None if rows.w is None else rows.w.double())
-
-
 def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
     """K(X, X) in float64, exact on the diagonal, shape (n, n).
 
-    By runs of rows, for Matern kernels need room for a second matrix.
+    Some rows at a time, because Matern kernels need memory for a second matrix.
     """
     X = X.double()
     section = kernel.against(X)
@@ -204,7 +265,7 @@ def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
     [radius] = section.radii(A, [0])
     near = section.near(radius)
     K = X.new_empty(len(X), len(X))
-    rows = min(len(X), max(1, OWN_VALUES // len(X)))
+    rows = min(len(X), max(1, KERNEL_VALUES // len(X)))
     _, *others = section.workspace(rows)
     for start in range(0, len(X), rows):
         own = K[start : start + rows]

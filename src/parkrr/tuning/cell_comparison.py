@@ -20,7 +20,13 @@ from torch import Tensor
 from parkrr.data import ArraySource, draw, judging_places
 from parkrr.kernels import Kernel
 from parkrr.runtime import Engine
-from parkrr.solvers import LocalProblem, cholesky_or_nan, kernel_of_rows, penalty_path, plus
+from parkrr.solvers import (
+    LocalProblem,
+    add_to_diagonal,
+    cholesky_or_nan,
+    kernel_of_rows,
+    penalty_path,
+)
 
 VOTERS = 64
 VOTER_ROWS = 800  # on average; the final cells may be larger, but are as dense
@@ -64,7 +70,7 @@ class ComparisonCell:
         w = None if w is None else w.double()
         errors = []
         for ridge in ridges:
-            L = cholesky_or_nan(plus(K_n, ridge if w is None else ridge / w))
+            L = cholesky_or_nan(add_to_diagonal(K_n, ridge if w is None else ridge / w))
             alpha = torch.cholesky_solve(Y, L)
             errors.append(self.held_out.squares(K_v @ alpha).nan_to_num(math.inf))
         return torch.stack(errors)

@@ -24,7 +24,7 @@ from parkrr.data import ArraySource, Block
 from parkrr.kernels import Radial, gradient_products, mixed, pulled_back, root
 from parkrr.partition import rows_around
 from parkrr.runtime import Engine
-from parkrr.solvers import cholesky_or_nan, kernel_of_rows, plus
+from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows
 
 BALL_ROWS = 800
 SHARPENING_BALLS = 16
@@ -79,7 +79,7 @@ class LocalBatch:
         K_v = kernel(X_v, X_t)  # (v, n)
         weight = F.new_ones(len(F)) if w is None else w
         K = kernel_of_rows(kernel, X_t)
-        L = cholesky_or_nan(plus(K, ridge / weight[t]))
+        L = cholesky_or_nan(add_to_diagonal(K, ridge / weight[t]))
         alpha = torch.cholesky_solve(Y[t], L)  # (n, outputs)
         R = K_v @ alpha - Y[v]  # (v, outputs)
         total = float(weight[v].sum())
@@ -101,7 +101,7 @@ class LocalBatch:
         """Gradient outer products (e, e) of a fit to all rows, over the half in the middle."""
         F, Y, w = self.rows
         X = mixed(F, matrix)
-        K = plus(kernel_of_rows(kernel, X), ridge if w is None else ridge / w)
+        K = add_to_diagonal(kernel_of_rows(kernel, X), ridge if w is None else ridge / w)
         alpha = torch.cholesky_solve(Y, cholesky_or_nan(K))
         return gradient_products(kernel, alpha, X, X[: max(1, len(X) // 2)])
 

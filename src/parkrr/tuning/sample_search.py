@@ -17,7 +17,7 @@ from torch import Tensor
 from parkrr.data import ArraySource
 from parkrr.kernels import FeatureMap, Kernel, Radial
 from parkrr.park import CoarseModel
-from parkrr.solvers import PENALTIES, LocalProblem, PenaltyPath, leave_one_out, penalty_path
+from parkrr.solvers import PENALTIES, LocalProblem, PenaltyPath, leave_one_out_errors, penalty_path
 
 STEPS = (4.0, 2.0, math.sqrt(2.0))  # of the lengthscale, coarse to fine
 # From the median distance. Further up a kernel is a spline whatever its lengthscale, and
@@ -111,7 +111,7 @@ class SampleSearch:
         Z = train.X[: self.n_centers]
         path = penalty_path(LocalProblem(kernel, train, Z, None, ridge, self.n_threads))
         if held_out is None:
-            errors, spread = leave_one_out(kernel, train, self.penalties), path.yy
+            errors, spread = leave_one_out_errors(kernel, train, self.penalties), path.yy
         else:
             errors, spread = path.errors(held_out, self.penalties), float(held_out.squares())
         at = int(errors.argmin())

@@ -1,0 +1,210 @@
+"""The exact Nystrom estimator, from K'WK and K'WY: for one penalty, or for all of them.
+
+With K_mm = U U' the system is (U^-1 K'WK U^-T + lambda n I) gamma = U^-1 K'WY, alpha = U^-T gamma
+(appendix, after eq. (13)). A Cholesky factor solves it for one penalty. The eigendecomposition
+V diag(h) V' of U^-1 K'WK U^-T solves it for all: alpha = U^-T V (b / (h + lambda n)) with
+b = V' U^-1 K'WY. Training error, effective dimension and generalised cross-validation score of a
+penalty then cost O(m), and errors on other rows under all penalties are one product.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import torch
+from torch import Tensor
+
+from parkrr.data import ArraySource, Source
+from parkrr.kernels import Kernel
+from parkrr.solvers.factors import (
+    EPS,
+    Factor,
+    add_to_diagonal,
+    cholesky,
+    join_rescues,
+    regular_cholesky,
+    solve_triangular,
+)
+from parkrr.solvers.problem import (
+    LeaveOneOutBlock,
+    LocalFit,
+    LocalProblem,
+    Shard,
+    kernel_of_rows,
+    sum_shards,
+)
+
+PENALTIES = torch.logspace(-11, 0, 34, dtype=torch.float64)  # three a decade
+
+
+@final
+@dataclass(frozen=True)
+class Direct:
+    """The exact Nystrom estimator from one pass over the rows of a cell.
+
+    Where every row is a centre it is eq. (10), which needs no statistics.
+    """
+
+    def solve(self, problem: LocalProblem) -> LocalFit:
+        fit = solve_exactly(problem)
+        if fit is not None and not problem.is_noisy(fit):
+            return fit
+        # Statistics square the condition number. Where that leaves no digit, iterate.
+        from parkrr.solvers.falkon import Falkon  # noqa: PLC0415 - which imports this module
+
+        fit = Falkon(max_iter=300, tol=1e-6).solve(problem.to(torch.float64))
+        return fit._replace(rescue=join_rescues(fit.rescue, "falkon in float64"))
+
+    def most_left_out(self, n: int) -> int:
+        return n
+
+
+def solve_exactly(problem: LocalProblem) -> LocalFit | None:
+    """The exact estimator; None if rounding of the statistics leaves no digit of it."""
+    if torch.equal(problem.centers, problem.cell.X):
+        return exact_ridge_regression(problem)
+    gram = sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
+    jitter = statistics_jitter(len(gram), problem.ridge / problem.cell.total_weight)
+    fit = solve_gram(problem.K_mm(), gram, problem.ridge, jitter, problem.left_out())
+    return fit and fit._replace(dtype=problem.centers.dtype)
+
+
+def solve_gram(
+    K_mm: Tensor, gram: Tensor, ridge: float, jitter: float, left_out: LeaveOneOutBlock | None
+) -> LocalFit | None:
+    """The estimator from K'W[K, Y] (m, m + t); None if rounding left no positive system."""
+    factor = Factor(K_mm, jitter)
+    H, b = whiten(factor, gram)
+    L = cholesky(add_to_diagonal(H, ridge), smallest_pivot=ridge / 2)
+    if L is None:
+        return None
+    weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
+    change = None
+    if left_out is not None:
+        half = solve_triangular(L, factor.solve(left_out.K.T), upper=False)  # (r, h)
+        change = left_out.change(weights, half)
+    return LocalFit(weights, 0, 0.0, True, factor.rescue, torch.float64, change)
+
+
+def statistics_jitter(m: int, penalty: float) -> float:
+    """What counts as zero in K_mm when it whitens statistics.
+
+    Whitening multiplies the rounding of K'WK, at most eps n m, by 1 / jitter: it stays below
+    lambda n if jitter > eps m / lambda. Up to lambda m / 100 the jitter touches only what
+    the penalty has already shrunk away.
+    """
+    return m * max(10 * EPS, min(EPS / penalty, penalty / 100))
+
+
+def whiten(factor: Factor, gram: Tensor) -> tuple[Tensor, Tensor]:
+    """U^-1 K'WK U^-T (r, r) and U^-1 K'WY (r, t) from the statistics (m, m + t)."""
+    m = len(gram)
+    half = factor.solve(gram)  # (r, m + t)
+    H = factor.solve(half[:, :m].T)
+    return (H + H.T) / 2, half[:, m:]
+
+
+def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
+    """eq. (10): (K_n + lambda n W^-1) alpha = Y, in the order of the cell's rows."""
+    cell, ridge, Y = problem.cell, problem.ridge, problem.cell.Y.double()
+    noise = Y.new_full((cell.n_rows,), ridge) if cell.w is None else ridge / cell.w.double()
+    L, rescue = regular_cholesky(partial(kernel_of_rows, problem.kernel, cell.X), noise)
+    half = solve_triangular(L, Y, upper=False)  # not cholesky_solve, which copies L
+    weights = solve_triangular(L.mT, half, upper=True)
+    change = None
+    if h := problem.n_left_out:
+        # With C = (K + D)^-1 = (L L')^-1 a residual is d_i alpha_i and 1 - l_i = d_i c_ii. The
+        # last block of C is the inverse of that of L L', so a few rows at the end cost little.
+        C = torch.cholesky_inverse(L[-h:, -h:])  # (h, h)
+        change = weights[-h:] * (1 / C.diagonal() - noise[-h:])[:, None]  # (h, t)
+    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change)
+    return fit._replace(dtype=torch.float64) if problem.is_noisy(fit) else fit
+
+
+@dataclass(frozen=True)
+class PenaltyPath:
+    """The exact Nystrom estimators of a cell for all penalties.
+
+    Parameters
+    ----------
+    problem
+        The problem whose penalty is left open.
+    basis
+        U^-T V: coefficients of the centres for each direction, shape (m, r).
+    h
+        Weight of the rows along each direction, shape (r,).
+    b
+        The target along it, shape (r, t).
+    yy
+        Y'WY summed over outputs.
+    n
+        Total weight of the rows.
+    """
+
+    problem: LocalProblem
+    basis: Tensor
+    h: Tensor
+    b: Tensor
+    yy: float
+    n: float
+
+    def weights(self, penalty: float) -> Tensor:
+        """alpha, shape (m, t)."""
+        return self.basis @ (self.b / (self.h + penalty * self.n)[:, None])
+
+    def training_error(self, penalties: Tensor) -> Tensor:
+        """Weighted mean squared error on the rows of the cell, of all outputs, shape (p,)."""
+        h, ridge = self.h[:, None], penalties.to(self.h) * self.n
+        share = (h + 2 * ridge) / (h + ridge).square()  # (r, p)
+        return (self.yy - self.b.square().sum(1) @ share).clamp_min(0) / self.n
+
+    def effective_dimension(self, penalties: Tensor) -> Tensor:
+        """N_q(lambda) of the sketched problem, shape (p,)."""
+        return (self.h[:, None] / (self.h[:, None] + penalties.to(self.h) * self.n)).sum(0)
+
+    def gcv(self, penalties: Tensor) -> Tensor:
+        """Generalised cross-validation: training error over (1 - N_q / n)^2, shape (p,)."""
+        free = (1 - self.effective_dimension(penalties) / self.n).clamp_min(1e-12)
+        return self.training_error(penalties) / free.square()
+
+    def errors(self, rows: Source, penalties: Tensor) -> Tensor:
+        """Weighted sum of squared errors on other rows under each penalty, shape (p,)."""
+        penalties = penalties.to(self.h)
+        shrunk = self.b[:, None] / (self.h[:, None] + penalties * self.n)[:, :, None]  # (r, p, t)
+        section = self.problem.kernel.against(self.problem.centers)
+        total = torch.zeros_like(penalties)
+        for X, Y, w in rows.blocks(section.block_rows(rows.n_rows)):
+            directions = section(section.lift(X)).double() @ self.basis  # (b, r)
+            predicted = torch.einsum("br,rpt->bpt", directions, shrunk)
+            squares = (predicted - Y.double()[:, None]).square().sum(2)  # (b, p)
+            total += squares.sum(0) if w is None else w.double() @ squares
+        return total
+
+
+def penalty_path(problem: LocalProblem) -> PenaltyPath:
+    """The path of a problem, for penalties of at least its own."""
+    cell = problem.cell
+    gram = sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
+    jitter = statistics_jitter(len(gram), problem.ridge / cell.total_weight)
+    factor = Factor(problem.K_mm(), jitter)
+    H, right = whiten(factor, gram)
+    h, V = torch.linalg.eigh(H)
+    basis, yy = factor.solve_t(V), float(cell.squares())
+    return PenaltyPath(problem, basis, h.clamp_min(0), V.T @ right, yy, cell.total_weight)
+
+
+def leave_one_out_errors(kernel: Kernel, rows: ArraySource, penalties: Tensor) -> Tensor:
+    """Weighted sum of squared leave-one-out errors of all rows under each penalty, shape (p,).
+
+    With C = (W^1/2 K W^1/2 + lambda n)^-1 of all rows, the row's error is (C W^1/2 y) / diag C
+    over the root of its weight. One eigendecomposition serves all penalties; for few rows.
+    """
+    w = torch.ones_like(rows.Y[:, 0]) if rows.w is None else rows.w
+    root = w.double().sqrt()[:, None]  # (n, 1)
+    h, V = torch.linalg.eigh(root * kernel_of_rows(kernel, rows.X) * root.T)
+    shrunk = 1 / (h.clamp_min(0)[:, None] + penalties.to(h) * rows.total_weight)  # (n, p)
+    diagonal = V.square() @ shrunk  # (n, p)
+    b = V.T @ (root * rows.Y.double())  # (n, t)
+    residuals = torch.einsum("nr,rp,rt->npt", V, shrunk, b) / diagonal[:, :, None]
+    errors: Tensor = residuals.square().sum((0, 2))
+    return errors

@@ -1,0 +1,59 @@
+"""Solve a cell from its statistics K'W[K, Y] alone, when its rows are no longer at hand.
+
+A pass over rows on disk and an update of a fitted model both end here. They cannot iterate over the
+rows where rounding of the statistics leaves no solution, so they add jitter, then ridge.
+"""
+
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from parkrr.kernels import Kernel
+from parkrr.solvers.direct import solve_gram, statistics_jitter
+from parkrr.solvers.problem import LeaveOneOutBlock, LocalFit, kernel_of_rows, zero_fit
+
+JITTER_FACTORS = (1.0, 1e2, 1e4, 1e6)
+# Where the target has no noise and the penalty is next to zero, rounding leaves nothing, and a
+# larger ridge is what the numbers can bear.
+RIDGE_FACTORS = (1.0, 1e2, 1e4, 1e6, 1e8)
+LARGEST_JITTER = 0.1
+
+
+def solve_statistics(
+    kernel: Kernel,
+    Z: Tensor,
+    gram: Tensor,
+    ridge: float,
+    weight: float,
+    *,
+    left_out: LeaveOneOutBlock | None = None,
+    raise_ridge: bool = False,
+) -> LocalFit | None:
+    """The estimator with centres Z (m, d) from K'W[K, Y] (m, m + t).
+
+    Parameters
+    ----------
+    ridge
+        lambda n.
+    weight
+        Total weight of the rows of the cell, n_q.
+    left_out
+        Rows of the cell whose predictions without themselves are asked for.
+    raise_ridge
+        Whether to try a larger ridge after all jitters.
+
+    Returns
+    -------
+    LocalFit or None
+        None if rounding left no solution.
+    """
+    K_mm = kernel_of_rows(kernel, Z)
+    if float(K_mm.diagonal().max()) == 0:
+        return zero_fit(Z, gram.shape[1] - len(Z), 0 if left_out is None else len(left_out.Y))
+    for factor, boost in product(RIDGE_FACTORS if raise_ridge else (1.0,), JITTER_FACTORS):
+        jitter = boost * statistics_jitter(len(Z), factor * ridge / weight)
+        fit = solve_gram(K_mm, gram, factor * ridge, min(LARGEST_JITTER, jitter), left_out)
+        if fit is not None and bool(torch.isfinite(fit.weights).all()):
+            return fit._replace(dtype=Z.dtype)
+    return None
