@@ -115,12 +115,12 @@ class Value:
 
     def unstacked(self) -> "Value":
         """(a, b, c) as (a b, c)."""
-        last = self.graph.node("FitSize", self, dtype=np.int64, start=-1)
+        last = self.graph.node("Shape", self, dtype=np.int64, start=-1)
         return self.reshape(-1, last)
 
     def size(self, axis: int) -> "Value":
         """How long one axis is."""
-        return self.graph.node("FitSize", self, dtype=np.int64, start=axis, end=axis + 1)
+        return self.graph.node("Shape", self, dtype=np.int64, start=axis, end=axis + 1)
 
 
 Operand = Value | NDArray[Any] | float
@@ -178,7 +178,7 @@ class Graph:
     def zeros_like(self, value: Value, dtype: DTypeLike) -> Value:
         """Zeros in the shape of another value."""
         zero = self.onnx.numpy_helper.from_array(np.zeros(1, dtype))
-        shape = self.node("FitSize", value, dtype=np.int64)
+        shape = self.node("Shape", value, dtype=np.int64)
         return self.node("ConstantOfShape", shape, dtype=dtype, value=zero)
 
     def node(
