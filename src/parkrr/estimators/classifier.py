@@ -16,12 +16,10 @@ from parkrr.estimators.base import ParKEstimator
 from parkrr.kernels import FeatureMap, Kernel
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.partition import Blend
-from parkrr.persistence import Saved
 from parkrr.runtime import Engine
 from parkrr.uncertainty import (
     Calibration,
     Predictor,
-    calibration_from_dict,
     classification_rows,
     learn_calibration,
 )
@@ -306,11 +304,3 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         )
         tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]
         return tried, self.calibration_.name
-
-    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return {} if self.calibration_ is None else self.calibration_.to_dict(), {}
-
-    def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        known = saved.facts["uncertainty"]
-        self.calibration_ = calibration_from_dict(known) if known else None

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,29 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from parkrr.data import Columns, ParquetTable, as_tensor, encode_frame, from_plain, naming, placed
+from parkrr.data import Columns, ParquetTable, as_tensor, encode_frame, naming
 from parkrr.errors import check_one_of
 from parkrr.out_of_core import FilePredictor, numbers_only, write_predictions
-from parkrr.park import CellReport, CellStatistics, Model, plain_sums, sums_from
-from parkrr.persistence import (
-    NARROW,
-    REFUSED,
-    Saved,
-    axes,
-    change,
-    check_estimator,
-    inner,
-    named,
-    narrowed,
-    params_of,
-    plain_params,
-    sound,
-    unnamed,
-    write_model,
-)
+from parkrr.park import CellReport, CellStatistics, Model
+from parkrr.persistence import save_estimator
 from parkrr.runtime import Engine, as_engine
 from parkrr.tuning import Chosen
-from parkrr.uncertainty import DiagnosticRows, Predictor, rows_from_tensors, rows_to_tensors
+from parkrr.uncertainty import DiagnosticRows, Predictor
 
 
 class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
@@ -107,10 +91,6 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         """
         return self._answering().novelty(self._rows(X), self._cores)
 
-    @abstractmethod
-    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What was learned from rows left out, as plain facts and tensors."""
-
     def save(self, path: str | Path, centers: str | None = None) -> float | None:
         """Write the fitted model to one file, which :func:`parkrr.load` reads.
 
@@ -146,77 +126,7 @@ class Fitted(ABC, BaseEstimator):  # type: ignore[misc]
         True
         """
         check_is_fitted(self)
-        model, narrow, loss = self.model_, None, None
-        if centers is not None:
-            narrow = NARROW[check_one_of("centers", centers, NARROW)]
-            model = narrowed(self.model_, narrow)
-            loss = change(self.model_, model)
-        uncertainty, tensors = self._plain_uncertainty()
-        tensors |= rows_to_tensors(self.validation_rows_, getattr(self, "classes_", None))
-        statistics = None
-        if self.statistics_ is not None:
-            statistics, sums = plain_sums(self.statistics_)
-            tensors |= {f"sums.{name}": tensor for name, tensor in sums.items()}
-        facts = {**self._plain_facts(), "uncertainty": uncertainty, "statistics": statistics}
-        with sound(REFUSED):
-            check_estimator(facts, tensors, axes(model), self._known_params())
-        place, name = placed(path)
-        place.put(name, lambda file: write_model(file, model, facts, tensors, narrow))
-        return loss
-
-    @classmethod
-    def _known_params(cls) -> list[str]:
-        """Parameters of the estimator that a file is loaded as, whatever a subclass adds."""
-        [*_, own] = [kind for kind in cls.__mro__ if "_kind" in vars(kind)]
-        names: list[str] = own._get_param_names()  # type: ignore[attr-defined]
-        return names
-
-    def _plain_facts(self) -> dict[str, Any]:
-        """What a file says of the fit beside the model, as plain data."""
-        lists = {
-            name: None if not hasattr(self, name) else getattr(self, name).tolist()
-            for name in ("classes_", "feature_names_in_", "feature_importances_")
-        }
-        known = self._known_params()
-        chosen = {**self.chosen_._asdict(), "params": plain_params(self.chosen_.params, known)}
-        return {
-            "estimator": self._kind,
-            "params": plain_params(self.get_params(deep=False), known),
-            "columns": self.columns_ and self.columns_.plain(),
-            "classes": lists["classes_"],
-            "one_output": getattr(self, "_one_output", True),
-            "n_features_in_": self.n_features_in_,
-            "feature_names_in_": lists["feature_names_in_"],
-            "feature_importances_": named(lists["feature_importances_"]),
-            "chosen": named(chosen),
-            "seconds_": self.seconds_,
-            "report_": [named(asdict(cell)) for cell in self.report_],
-        }
-
-    def _restore(self, saved: Saved) -> None:
-        """Take on what was saved; it has been checked."""
-        model, facts = saved.model, saved.facts
-        self.model_ = model
-        columns, classes = facts["columns"], facts["classes"]
-        self.columns_ = None if columns is None else from_plain(columns)
-        self._one_output = facts["one_output"]
-        if classes is not None:
-            self.classes_ = np.array(classes)
-        self.validation_rows_ = rows_from_tensors(saved.more, getattr(self, "classes_", None))
-        self.n_features_in_, self.seconds_ = facts["n_features_in_"], facts["seconds_"]
-        for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
-            if facts[name] is not None:
-                setattr(self, name, np.array(unnamed(facts[name]), dtype=dtype))
-        chosen, known = facts["chosen"], self.get_params(deep=False)
-        params = {**known, **params_of(chosen["params"], model.metric)}
-        rest = (unnamed(chosen["tried"]), chosen["seconds"], chosen["uncertainty"])
-        self.chosen_ = Chosen(params, *rest)
-        if facts["statistics"] is not None:
-            sizes, sums = [len(Z) for Z in model.centers], inner(saved.more, "sums.")
-            self.statistics_ = sums_from(facts["statistics"], sums, sizes, len(model.intercept))
-        self.report_ = [CellReport(**unnamed(cell)) for cell in facts["report_"]]
-        self.n_cells_ = len(self.report_)
-        self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)
+        return save_estimator(self, path, centers)
 
     def to_onnx(self, path: str | Path) -> None:
         """Write the fitted model as an ONNX file, for runtimes without Python.

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-from parkrr.data import placed
-from parkrr.errors import ModelFileError
 from parkrr.estimators.classifier import ParKClassifier
 from parkrr.estimators.regressor import ParKRegressor
-from parkrr.persistence import axes, check_estimator, damaged, params_of, read_model, sound
-
-KINDS: tuple[type[ParKRegressor] | type[ParKClassifier], ...] = (ParKRegressor, ParKClassifier)
+from parkrr.persistence import load_estimator
 
 
 def load(path: str | Path) -> ParKRegressor | ParKClassifier:
@@ -28,19 +24,4 @@ def load(path: str | Path) -> ParKRegressor | ParKClassifier:
     >>> load(path).predict([[1.0]]).round(3)
     array([0.841])
     """
-    folder, file = placed(path)
-    with folder.local(file) as place:
-        return estimator_of(place)
-
-
-def estimator_of(path: Path) -> ParKRegressor | ParKClassifier:
-    """The model in a file of this machine; a copy that is gone later stays mapped."""
-    saved = read_model(path, shared=True)
-    name, kinds = saved.facts.get("estimator"), {kind._kind: kind for kind in KINDS}
-    if not isinstance(name, str) or name not in kinds:
-        raise ModelFileError(f"{str(path)!r} holds no estimator, but part of a fit")
-    with sound(damaged(path)):
-        check_estimator(saved.facts, saved.more, axes(saved.model), kinds[name]().get_params())
-        estimator = kinds[name](**params_of(saved.facts["params"], saved.model.metric))
-        estimator._restore(saved)
-    return estimator
+    return load_estimator(path, {kind._kind: kind for kind in (ParKRegressor, ParKClassifier)})

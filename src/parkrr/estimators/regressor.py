@@ -12,7 +12,6 @@ from parkrr.data import ParquetTable, naming
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.park import FitResult, FitSettings
-from parkrr.persistence import Saved, intervals_from, plain_intervals
 from parkrr.uncertainty import Predictor, learn_intervals, regression_rows
 
 
@@ -325,13 +324,6 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         }
         tried = [{"step": "intervals", "scale": k, "width": v} for k, v in widths.items()]
         return tried, self.intervals_.scale_name
-
-    def _plain_uncertainty(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return plain_intervals(self.intervals_)
-
-    def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        self.intervals_ = intervals_from(saved.facts["uncertainty"], saved.more)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -34,7 +34,7 @@ from parkrr.out_of_core.sorted_pass import SortedPass
 from parkrr.out_of_core.statistics_pass import StatisticsPass, lengths_of
 from parkrr.out_of_core.unfitted_model import UnfittedModel, skeleton
 from parkrr.park import Coarse, FitResult, FitSettings
-from parkrr.persistence import plain_kernel, read_model, write_model
+from parkrr.persistence import encode_kernel, read_model, write_model
 from parkrr.planning import (
     DiskPlan,
     chosen_park,
@@ -96,7 +96,7 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
 def check_possible(params: dict[str, Any]) -> None:
     """Refuse what could only fail later."""
     for kernel in wish_of(params).families:
-        plain_kernel(kernel)
+        encode_kernel(kernel)
     check_device(own_device(params))
     engine = as_engine(params["engine"])
     if params["checkpoint"] is None and engine.remote and engine.n_nodes > 1:

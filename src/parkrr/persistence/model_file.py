@@ -1,39 +1,34 @@
 """A model as one file: tensors and plain data, a format version, no pickle.
 
-The file holds what predictions need and nothing of the training rows but the centres. The names
-of tensors are those of :class:`parkrr.park.model.Model`; cells are concatenated.
+The file holds what predictions need, and of the training rows only the centres. Tensors have the
+names of the fields of :class:`parkrr.park.Model`; those of all cells are concatenated.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from parkrr.data import draw, publishing
 from parkrr.errors import ModelFileError, ParameterError
 from parkrr.kernels import KERNELS, FeatureMap, Kernel
-from parkrr.park import Coarse, CoarseModel, Model
+from parkrr.park import CoarseModel, Model
 from parkrr.partition import Blend
-from parkrr.persistence.plain_checks import NOT_FINITE, check_fields
-from parkrr.persistence.schema import SETTINGS, check_model
+from parkrr.persistence.schema import check_model
 from parkrr.persistence.tensor_file import read_tensors, write_tensors
-from parkrr.uncertainty import Intervals, Posterior
 
 VERSION = 3
-NOTHING: Mapping[str, Tensor] = {}
-REFUSED = "a model file cannot hold this model"
-NARROW = {"float16": torch.float16, "float32": torch.float32}
-CHANGED_ROWS = 2000  # centres at which a model with narrower ones is compared with itself
+NO_TENSORS: Mapping[str, Tensor] = {}
+CANNOT_HOLD = "a model file cannot hold this model"
+COMPARED_CENTERS = 2000  # at which a model with rounded centres is compared with the original
 
 
-class Saved(NamedTuple):
-    """What a file holds: a model, plain facts, and more tensors."""
+class SavedModel(NamedTuple):
+    """The contents of a file: a model, plain facts, and further tensors."""
 
     model: Model
     facts: dict[str, Any]
@@ -44,82 +39,52 @@ def write_model(
     path: Path,
     model: Model,
     facts: dict[str, Any],
-    more: Mapping[str, Tensor] = NOTHING,
-    narrow: torch.dtype | None = None,
+    more: Mapping[str, Tensor] = NO_TENSORS,
+    centers_dtype: torch.dtype | None = None,
 ) -> None:
-    """Publish a model, plain facts about it and more tensors at once, or not at all.
+    """Write a model, plain facts about it and further tensors to a file, completely or not at all.
 
-    Centres may be stored in a narrower dtype than they are used in.
+    The centres are stored as `centers_dtype`, if given, which may be narrower than their own.
     """
-    wide = [Z.dtype == torch.float64 for Z in model.centers]
+    stacked = {}
+    for name, dtype in (("centers", torch.float32), ("centers.wide", torch.float64)):
+        stored = centers_dtype or dtype
+        own = [Z.to(stored).cpu() for Z in model.centers if Z.dtype == dtype]
+        stacked[name] = torch.cat([torch.empty(0, model.centroids.shape[1], dtype=stored), *own])
     tensors = {
         "centroids": model.centroids,
         "sizes": torch.tensor([len(Z) for Z in model.centers]),
-        "wide": torch.tensor(wide),
-        "centers": stacked(model, torch.float32, narrow),
-        "centers.wide": stacked(model, torch.float64, narrow),
+        "wide": torch.tensor([Z.dtype == torch.float64 for Z in model.centers]),
+        **stacked,
         "weights": torch.cat(model.weights),
         "intercept": model.intercept,
     }
-    tensors |= {f"metric.{name}": t.double() for name, t in parts_of(model.metric).items()}
+    if model.metric.origin is not None:  # without an origin there is no feature map
+        parts = {field.name: getattr(model.metric, field.name) for field in fields(FeatureMap)}
+        tensors |= {f"metric.{k}": v.double() for k, v in parts.items() if v is not None}
     if model.coarse is not None:
         tensors |= {"coarse.centers": model.coarse.centers, "coarse.weights": model.coarse.weights}
     about = {
         "format": "parkrr model",
         "version": VERSION,
-        "kernel": plain_kernel(model.kernel),
-        "coarse_kernel": model.coarse and plain_kernel(model.coarse.kernel),
+        "kernel": encode_kernel(model.kernel),
+        "coarse_kernel": model.coarse and encode_kernel(model.coarse.kernel),
         "blend": asdict(model.blend),
+        "facts": facts,
     }
-    with sound(REFUSED):
+    with model_file_errors(CANNOT_HOLD):
         check_model(tensors, about)
     tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
     with publishing(path) as temporary:
-        write_tensors(temporary, tensors, {**about, "facts": facts})
+        write_tensors(temporary, tensors, about)
 
 
-def stacked(model: Model, dtype: torch.dtype, narrow: torch.dtype | None) -> Tensor:
-    """The centres of cells of that dtype, one cell after the other."""
-    own = [Z.to(narrow or dtype).cpu() for Z in model.centers if Z.dtype == dtype]
-    return torch.cat([torch.empty(0, model.centroids.shape[1], dtype=narrow or dtype), *own])
+def read_model(path: Path, shared: bool = False) -> SavedModel:
+    """Read what :func:`write_model` wrote.
 
-
-def parts_of(metric: FeatureMap) -> dict[str, Tensor]:
-    """The tensors of a map that have a say: none without an origin."""
-    found = {field.name: getattr(metric, field.name) for field in fields(FeatureMap)}
-    there = {name: tensor for name, tensor in found.items() if tensor is not None}
-    return there if metric.origin is not None else {}
-
-
-def narrowed(model: Model, narrow: torch.dtype) -> Model:
-    """The model with centres rounded to that dtype, as it would be loaded."""
-    largest = max(float(Z.abs().max()) for Z in model.centers)
-    if largest > torch.finfo(narrow).max:
-        raise ParameterError(
-            f"centers must be None or 'float32' for this model, since its centres are as large as "
-            f"{largest:.1e}, got {str(narrow).removeprefix('torch.')!r}"
-        )
-    return replace(model, centers=[Z.to(narrow).to(Z.dtype) for Z in model.centers])
-
-
-def change(model: Model, other: Model) -> float:
-    """How far two models with the same centres are apart, over the spread of the first.
-
-    Root mean squares over outputs and up to 2,000 of the centres of the first.
-    """
-    Z = torch.cat([Z.to(model.centroids.dtype) for Z in model.centers])
-    Z = Z[draw(len(Z), min(len(Z), CHANGED_ROWS), 0).to(Z.device)]
-    before, after = model.at(Z), other.at(Z)
-    spread = (before - before.mean(0)).square().mean().sqrt()
-    return float((after - before).square().mean().sqrt() / spread.clamp_min(1e-300))
-
-
-def read_model(path: Path, shared: bool = False) -> Saved:
-    """What was written there.
-
-    With `shared` the centres and weights of cells are views of the file, which processes have in
-    common; else each is a tensor of its own, for a view travels to another process with all that
-    it is a view of.
+    With `shared`, the centres and weights of cells are views of the mapped file, so that processes
+    share them. Without, each is a tensor of its own: a view that is sent to another process takes
+    all of the file with it.
     """
     tensors, about = read_tensors(path)
     if about.get("format") != "parkrr model" or about.get("version") != VERSION:
@@ -128,71 +93,50 @@ def read_model(path: Path, shared: bool = False) -> Saved:
             f"{about.get('format')!r} of version {about.get('version')!r}; load it with the "
             f"version of parkrr that wrote it"
         )
-    with sound(damaged(path)):
-        check_fields("the file", about, SETTINGS)
+    with model_file_errors(f"{str(path)!r} is damaged"):
         check_model(tensors, about)
-        model = model_of(tensors, about, list if shared else clones)
-        return Saved(model, about["facts"], inner(tensors, "more."))
-
-
-def clones(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Each in memory of its own."""
-    return [tensor.clone() for tensor in tensors]
+        model = build_model(tensors, about, shared)
+        return SavedModel(model, about["facts"], select_prefix(tensors, "more."))
 
 
 @contextmanager
-def sound(told: str) -> Iterator[None]:
-    """What is refused inside is a ModelFileError that begins so."""
+def model_file_errors(start: str) -> Iterator[None]:
+    """Turn a ValueError inside into a ModelFileError whose message begins with `start`."""
     try:
         yield
     except ValueError as error:
-        raise ModelFileError(f"{told}: {error}") from error
+        raise ModelFileError(f"{start}: {error}") from error
 
 
-def damaged(path: Path) -> str:
-    """How a message about a file begins that has the format, but not what it asks for."""
-    return f"{str(path)!r} is damaged"
-
-
-def axes(model: Model) -> dict[str, int]:
-    """The lengths that what comes with a model must have, by the letters of `filechecks`."""
-    Q, e = model.centroids.shape
-    d = e if model.metric.origin is None else len(model.metric.origin)
-    t = len(model.intercept)
-    grams = sum(len(Z) * (len(Z) + 1) // 2 + len(Z) * t for Z in model.centers)
-    return {"Q": Q, "e": e, "d": d, "t": t, "g": grams}
-
-
-def model_of(
-    tensors: dict[str, Tensor],
-    about: dict[str, Any],
-    taken: Callable[[Iterable[Tensor]], list[Tensor]],
-) -> Model:
-    """The model of checked tensors and settings; `taken` makes a list of those of cells."""
+def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool) -> Model:
+    """The model of checked tensors and plain data."""
     sizes, wide = tensors["sizes"].tolist(), tensors["wide"].tolist()
-    both = list(zip(sizes, wide, strict=True))
-    short, long = ([m for m, far in both if far == kind] for kind in (False, True))
-    narrow = iter(torch.split(tensors["centers"].float(), short))
-    broad = iter(torch.split(tensors["centers.wide"].double(), long))
+    stacked = {False: tensors["centers"].float(), True: tensors["centers.wide"].double()}
+    next_row = {False: 0, True: 0}
+    centers = []
+    for size, flag in zip(sizes, wide, strict=True):
+        centers.append(stacked[flag][next_row[flag] : next_row[flag] + size])
+        next_row[flag] += size
+    weights = list(torch.split(tensors["weights"], sizes))
     coarse = about["coarse_kernel"]
     return Model(
-        kernel=kernel_of(about["kernel"]),
-        metric=FeatureMap(**inner(tensors, "metric.")),
+        kernel=decode_kernel(about["kernel"]),
+        metric=FeatureMap(**select_prefix(tensors, "metric.")),
         centroids=tensors["centroids"],
-        centers=taken(next(broad if far else narrow) for far in wide),
-        weights=taken(torch.split(tensors["weights"], sizes)),
+        centers=centers if shared else [Z.clone() for Z in centers],
+        weights=weights if shared else [w.clone() for w in weights],
         intercept=tensors["intercept"],
         blend=Blend(**about["blend"]),
-        coarse=coarse and CoarseModel(kernel_of(coarse), **inner(tensors, "coarse.")),
+        coarse=coarse and CoarseModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
     )
 
 
-def inner(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin so, without it."""
+def select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, under the rest of their names."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def plain_kernel(kernel: Kernel) -> dict[str, Any]:
+def encode_kernel(kernel: Kernel) -> dict[str, Any]:
     """A kernel as plain data."""
     for name, kind in KERNELS.items():
         if type(kernel) is kind:
@@ -203,107 +147,28 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
     )
 
 
-def kernel_of(data: dict[str, Any]) -> Kernel:
-    """The kernel that checked data describe."""
-    settings = {k: v for k, v in data.items() if k != "name"}
+def decode_kernel(data: dict[str, Any]) -> Kernel:
+    """The kernel that checked plain data describe."""
+    settings = {name: value for name, value in data.items() if name != "name"}
     kernel: Kernel = KERNELS[data["name"]](**settings)
     return kernel
 
 
-def plain_params(params: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """Those parameters of an estimator as plain data; engines and generators are left behind."""
-    return {name: plain_value(params[name]) for name in known if name in params}
+def round_centers(model: Model, dtype: torch.dtype) -> tuple[Model, float]:
+    """The model with its centres rounded to a dtype, as it will be loaded, and what that loses.
 
-
-def plain_value(value: Any) -> Any:
-    """One parameter as plain data."""
-    for kind, plain in PLAIN:
-        if isinstance(value, kind):
-            return plain(value)
-    if hasattr(value, "remote"):  # an engine
-        return "ray" if value.remote else "local"
-    return str(value)
-
-
-def plain_coarse(level: Coarse) -> dict[str, Any]:
-    """A coarse level as plain data."""
-    own = None if level.kernel is None else plain_kernel(level.kernel)
-    return {"n_centers": level.n_centers, "kernel": own}
-
-
-PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (str | int | float | None, lambda value: value),
-    (np.generic, lambda value: value.item()),
-    (Kernel, lambda value: {"kernel": plain_kernel(value)}),
-    (FeatureMap, lambda value: {"metric": "of the model"}),
-    (Blend, lambda value: {"blend": asdict(value)}),
-    (Coarse, lambda value: {"coarse": plain_coarse(value)}),
-    (dict, lambda value: {"pairs": [list(pair) for pair in value.items()]}),
-    (np.random.RandomState, lambda value: None),
-)
-
-
-def params_of(data: dict[str, Any], metric: FeatureMap) -> dict[str, Any]:
-    """Parameters from plain data."""
-    return {name: value_of(value, metric) for name, value in data.items()}
-
-
-def value_of(value: Any, metric: FeatureMap) -> Any:
-    """One parameter from checked data."""
-    if not isinstance(value, dict):
-        return value
-    [(kind, data)] = value.items()
-    if kind == "kernel":
-        return kernel_of(data)
-    if kind == "blend":
-        return Blend(**data)
-    if kind == "pairs":
-        return dict(data)
-    if kind == "coarse":
-        return Coarse(data["n_centers"], data["kernel"] and kernel_of(data["kernel"]))
-    return metric
-
-
-def named(value: Any) -> Any:
-    """Data with the names of numbers that are not finite, which JSON has not."""
-    if isinstance(value, dict):
-        return {key: named(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [named(inner) for inner in value]
-    return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def unnamed(value: Any) -> Any:
-    """Data with numbers for such names."""
-    if isinstance(value, dict):
-        return {key: unnamed(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [unnamed(inner) for inner in value]
-    return float(value) if isinstance(value, str) and value in NOT_FINITE else value
-
-
-def plain_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Intervals as plain facts and tensors."""
-    learned = intervals.learned
-    facts = {"how": intervals.scale_name, "n": intervals.n}
-    facts["kernel"] = learned and plain_kernel(learned.kernel)
-    tensors = {
-        "noise": intervals.posterior.noise,
-        "ridge": intervals.posterior.ridge,
-        "factors": intervals.factors,
-        "quantiles": intervals.quantiles,
-    }
-    if learned is not None:
-        tensors |= {"centers": learned.centers, "weights": learned.weights}
-    return facts, tensors
-
-
-def intervals_from(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Intervals:
-    """The intervals that facts and tensors describe."""
-    learned = None
-    if facts["kernel"] is not None:
-        kernel = kernel_of(facts["kernel"])
-        learned = CoarseModel(kernel, tensors["centers"], tensors["weights"])
-    posterior = Posterior(tensors["noise"], tensors["ridge"])
-    rest = (tensors["factors"], tensors["quantiles"], facts["n"])
-    return Intervals(posterior, facts["how"], learned, *rest)
+    The loss is the root mean squared change of predictions at up to 2,000 centres, divided by the
+    spread of predictions.
+    """
+    largest = max(float(Z.abs().max()) for Z in model.centers)
+    if largest > torch.finfo(dtype).max:
+        raise ParameterError(
+            f"centers must be None or 'float32' for this model, since its centres are as large as "
+            f"{largest:.1e}, got {str(dtype).removeprefix('torch.')!r}"
+        )
+    rounded = replace(model, centers=[Z.to(dtype).to(Z.dtype) for Z in model.centers])
+    Z = torch.cat([Z.to(model.centroids.dtype) for Z in model.centers])  # (m, e)
+    Z = Z[draw(len(Z), min(len(Z), COMPARED_CENTERS), 0).to(Z.device)]
+    before, after = model.at(Z), rounded.at(Z)  # (2000, t)
+    spread = (before - before.mean(0)).square().mean().sqrt()
+    return rounded, float((after - before).square().mean().sqrt() / spread.clamp_min(1e-300))

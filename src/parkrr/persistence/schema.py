@@ -1,388 +1,385 @@
-"""What must hold of the contents of a model file before anything is built from them.
+"""The rules that the contents of a model file must follow before anything is built from them.
 
-Knows tensors and plain data, not where they come from. Every check raises ValueError with the name
-of what is wrong; what passes can be built and asked without an index out of range, a dtype that
-does not fit, or a number that is not finite. Start at :func:`check_model` and
-:func:`check_estimator`.
+Structs describe the plain data, :class:`TensorRule` describes the tensors, and functions hold the
+rules that span several fields. Every rule raises ValueError with the name of the field. What passes
+can be built and can predict without an index out of range, a wrong dtype or a number that is not
+finite. Start at :func:`check_model` and :func:`check_estimator`.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_type_hints
 
+import msgspec
 import torch
+from msgspec import Meta
 from torch import Tensor
 
-from parkrr.data import TURNS
+from parkrr.data import Category, DateTime, Number, from_plain
 from parkrr.kernels import KERNELS
-from parkrr.park import CellReport
+from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
-from parkrr.persistence.plain_checks import (
-    LOOSE,
-    Test,
-    check,
-    check_fields,
-    check_names,
-    check_record,
-    is_any_number,
-    is_increasing,
-    is_labels,
-    is_number,
-    is_object,
-    is_one_of,
-    is_positive,
-    is_scalar,
-    is_truth,
-    is_whole,
-    is_word,
-    list_of,
-    maybe,
-    object_of,
-)
 from parkrr.uncertainty import LEVELS
+
+Tensors = Mapping[str, Tensor]
+Facts = dict[str, Any]
+AxisLengths = dict[str, int]
+
+# Plain data.
+
+
+def define(name: str, /, **types: Any) -> Any:
+    """The schema of an object with exactly these fields."""
+    return msgspec.defstruct(name, list(types.items()), forbid_unknown_fields=True)
+
+
+def define_like(kind: type, types: Mapping[Any, Any], defaults: bool = False, **tag: str) -> Any:
+    """The schema of an object with the fields of a dataclass, some of their types replaced.
+
+    With `defaults`, a field that has a default may be missing, as in files from before it existed.
+    """
+    hints = get_type_hints(kind)
+    rows: list[Any] = []
+    for field in fields(kind):
+        row = (field.name, types.get(hints[field.name], hints[field.name]))
+        rows.append((*row, field.default) if defaults and field.default is not MISSING else row)
+    return msgspec.defstruct(kind.__name__, rows, forbid_unknown_fields=True, **tag)  # type: ignore[arg-type]
+
+
+OBJECT = dict[str, Any]
+SCALAR: Any = str | bool | int | float | None
+COUNT = Annotated[int, Meta(ge=0)]
+POSITIVE = Annotated[float, Meta(gt=0)]
+NUMBER: Any = float | Literal["nan", "inf", "-inf"]  # JSON spells numbers that are not finite
+KERNEL: Any = Union[  # noqa: UP007 - of a tuple
+    tuple(
+        define_like(kind, {int: COUNT}, tag_field="name", tag=name)
+        for name, kind in KERNELS.items()
+    )
+]
+COARSE_LEVEL = define("coarse", n_centers=COUNT, kernel=KERNEL | None)
+BLEND = define_like(Blend, {int: Annotated[int, Meta(ge=1)], float: Annotated[float, Meta(ge=0)]})
+FILE = define(
+    "file",
+    format=Literal["parkrr model"],
+    version=int,
+    kernel=KERNEL,
+    coarse_kernel=KERNEL | None,
+    blend=BLEND,
+    facts=OBJECT,
+)
+# Parameters that are not scalars are objects with one field, which names their kind.
+PARAMS: dict[str, Any] = {
+    "kernel": KERNEL,
+    "blend": define_like(Blend, {int: COUNT}),
+    "coarse": COARSE_LEVEL,
+    "pairs": list[tuple[SCALAR, SCALAR]],
+    "metric": Any,
+}
+PERIODS = {tuple[str, ...]: list[Literal["day", "week", "year"]]}
+COLUMN: Any = (
+    define_like(Number, {}, tag_field="kind", tag="Number")
+    | define_like(DateTime, PERIODS, tag_field="kind", tag="Moment")
+    | define_like(Category, {}, tag_field="kind", tag="Category")
+)
+REPORT: Any = define_like(
+    CellReport, {int: COUNT, float: NUMBER, float | None: NUMBER | None}, defaults=True
+)
+FACTS = define(
+    "facts",
+    estimator=str,
+    params=OBJECT,
+    columns=list[COLUMN] | None,
+    classes=list[str | bool | int | float] | None,
+    one_output=bool,
+    n_features_in_=COUNT,
+    feature_names_in_=list[str] | None,
+    feature_importances_=list[NUMBER] | None,
+    chosen=define(
+        "chosen",
+        params=OBJECT,
+        tried=list[dict[str, SCALAR]],
+        seconds=dict[str, float],
+        uncertainty=str,
+    ),
+    seconds_=dict[str, float],
+    report_=list[REPORT],
+    uncertainty=OBJECT,
+    statistics=define("statistics", ridge=POSITIVE, unit=POSITIVE) | None,
+)
+INTERVALS = define(
+    "intervals",
+    how=Literal["constant", "posterior", "learned"],
+    n=POSITIVE,
+    kernel=KERNEL | None,
+)
+AFFINE = define(
+    "affine", name=Literal["temperature", "platt"], factor=list[float], offset=list[float]
+)
+ISOTONIC = define("isotonic", name=str, scores=list[list[float]], values=list[list[float]])
+WORDING = (
+    (r"^Object missing required field `(.*)`", r"must have '\1'"),
+    (r"^Object contains unknown field `(.{,50}).*`", r"cannot have '\1'"),
+    (r"^Invalid (?:enum )?value (.{,50}).*", r"cannot be \1"),
+    (r"^Expected ", "must be "),
+    (r"^Number out of range", "must fit 64 bits"),
+    (r"`", ""),
+)
+
+
+def check_plain(where: str, data: Any, schema: Any) -> None:
+    """Refuse plain data that break a schema, such as "kernel.nu must be float, got 'a'"."""
+    try:
+        msgspec.convert(data, schema)
+    except msgspec.ValidationError as error:
+        rule, _, path = str(error).partition(" - at `$")
+        for pattern, plain in WORDING:
+            rule = re.sub(pattern, plain, rule, flags=re.DOTALL)
+        if rule.startswith("must be") and "[...]" not in path:
+            for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+                data = data[name or int(index)]
+            rule = f"{rule.partition(', got')[0]}, got {repr(data)[:50]}"
+        raise ValueError(f"{where}{path.rstrip('`')} {rule}") from error
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise the rule as a ValueError unless it holds."""
+    if not holds:
+        raise ValueError(rule)
+
+
+# Tensors.
 
 FLOATS = (torch.float64, torch.float32)
 STORED = (*FLOATS, torch.float16)
 WHOLE = (torch.int64,)
-TRUTH = (torch.bool,)
-Tensors = Mapping[str, Tensor]
-Facts = Mapping[str, Any]
-Sizes = dict[str, int]
 
 
-class Rule(NamedTuple):
+class TensorRule(NamedTuple):
     """Dtypes of a tensor, and a letter for each of its axes: the same letter, the same length."""
 
     dtypes: tuple[torch.dtype, ...]
     axes: str
 
 
-# Q cells, e columns after the map, t outputs, d numbers a row; n and w are the centres of cells
-# in float32 and float64, m all of them, c those of the coarse level, k knots, x columns mixed.
+# Q cells, e columns after the feature map, t outputs, d numbers a row; n and w count the centres of
+# cells in float32 and in float64, m all of them, c those of the coarse level; k knots, x columns
+# before the matrix.
 MODEL = {
-    "centroids": Rule(FLOATS, "Qe"),
-    "sizes": Rule(WHOLE, "Q"),
-    "wide": Rule(TRUTH, "Q"),
-    "centers": Rule(STORED, "ne"),
-    "centers.wide": Rule(STORED, "we"),
-    "weights": Rule(FLOATS, "mt"),
-    "intercept": Rule(FLOATS, "t"),
+    "centroids": TensorRule(FLOATS, "Qe"),
+    "sizes": TensorRule(WHOLE, "Q"),
+    "wide": TensorRule((torch.bool,), "Q"),
+    "centers": TensorRule(STORED, "ne"),
+    "centers.wide": TensorRule(STORED, "we"),
+    "weights": TensorRule(FLOATS, "mt"),
+    "intercept": TensorRule(FLOATS, "t"),
 }
 METRIC = {
-    "metric.origin": Rule(FLOATS, "d"),
-    "metric.scale": Rule(FLOATS, "d"),
-    "metric.knots": Rule(FLOATS, "dk"),
-    "metric.levels": Rule(FLOATS, "dk"),
-    "metric.matrix": Rule(FLOATS, "xe"),
+    "metric.origin": TensorRule(FLOATS, "d"),
+    "metric.scale": TensorRule(FLOATS, "d"),
+    "metric.knots": TensorRule(FLOATS, "dk"),
+    "metric.levels": TensorRule(FLOATS, "dk"),
+    "metric.matrix": TensorRule(FLOATS, "xe"),
 }
-COARSE = {"coarse.centers": Rule(FLOATS, "ce"), "coarse.weights": Rule(FLOATS, "ct")}
-# G levels, s centres of a learned scale, h rows left out.
-BARS = {
-    "noise": Rule(FLOATS, "Qt"),
-    "ridge": Rule(FLOATS, "Q"),
-    "factors": Rule(FLOATS, "Qt"),
-    "quantiles": Rule(FLOATS, "Gt"),
+COARSE = {"coarse.centers": TensorRule(FLOATS, "ce"), "coarse.weights": TensorRule(FLOATS, "ct")}
+# G levels, s centres of a learned scale, h validation rows.
+SCALES = {
+    "noise": TensorRule(FLOATS, "Qt"),
+    "ridge": TensorRule(FLOATS, "Q"),
+    "factors": TensorRule(FLOATS, "Qt"),
+    "quantiles": TensorRule(FLOATS, "Gt"),
 }
-SCALE = {"centers": Rule(FLOATS, "se"), "weights": Rule(FLOATS, "st")}
-VALUES = ("held_out.truth", "held_out.predicted")
-ENDS = ("held_out.lower", "held_out.upper")
+LEARNED_SCALE = {"centers": TensorRule(FLOATS, "se"), "weights": TensorRule(FLOATS, "st")}
+TARGETS = ("held_out.truth", "held_out.predicted")
+INTERVAL_ENDS = ("held_out.lower", "held_out.upper")
 LABELS = {
-    "held_out.cell": Rule(WHOLE, "h"),
-    "held_out.truth": Rule(WHOLE, "h"),
-    "held_out.predicted": Rule(WHOLE, "h"),
-    "held_out.confidence": Rule(FLOATS, "h"),
+    "held_out.cell": TensorRule(WHOLE, "h"),
+    "held_out.truth": TensorRule(WHOLE, "h"),
+    "held_out.predicted": TensorRule(WHOLE, "h"),
+    "held_out.confidence": TensorRule(FLOATS, "h"),
 }
-# What a model that goes on learning keeps: g numbers of all cells.
-SUMS = {
-    "sums.grams": Rule(FLOATS, "g"),
-    "sums.rows": Rule(FLOATS, "Q"),
-    "sums.weight": Rule(FLOATS, "Q"),
-    "sums.fitted_rows": Rule(FLOATS, "Q"),
+# Statistics of all cells, from which a model is updated: g numbers.
+STATISTICS = {
+    "sums.grams": TensorRule(FLOATS, "g"),
+    "sums.rows": TensorRule(FLOATS, "Q"),
+    "sums.weight": TensorRule(FLOATS, "Q"),
+    "sums.fitted_rows": TensorRule(FLOATS, "Q"),
 }
-EMPTY = "nw"  # axes that may have no length
-SETTINGS: dict[str, Test] = {
-    "format": is_one_of(["parkrr model"]),
-    "version": is_whole,
-    "kernel": is_object,
-    "coarse_kernel": maybe(is_object),
-    "blend": is_object,
-    "facts": is_object,
-}
-FACTS: dict[str, Test] = {
-    "estimator": is_word,
-    "params": is_object,
-    "columns": maybe(list_of(is_object)),
-    "classes": maybe(is_labels),
-    "one_output": is_truth,
-    "n_features_in_": is_whole,
-    "feature_names_in_": maybe(list_of(is_word)),
-    "feature_importances_": maybe(list_of(is_any_number)),
-    "chosen": is_object,
-    "seconds_": object_of(is_number),
-    "report_": list_of(is_object),
-    "uncertainty": is_object,
-    "statistics": maybe(is_object),
-}
-CHOSEN: dict[str, Test] = {
-    "params": is_object,
-    "tried": list_of(object_of(is_scalar)),
-    "seconds": object_of(is_number),
-    "uncertainty": is_word,
-}
-NAMED: dict[str, Test] = {"kind": is_word, "name": is_word}
-COLUMNS: dict[str, dict[str, Test]] = {
-    "Number": {**NAMED, "fill": is_number, "flagged": is_truth},
-    "Moment": {
-        **NAMED,
-        "fill": is_number,
-        "flagged": is_truth,
-        "elapsed": is_truth,
-        "turns": list_of(is_one_of(TURNS)),
-    },
-    "Category": {
-        **NAMED,
-        "values": list_of(maybe(is_word)),
-        "codes": list_of(list_of(is_number)),
-        "other": list_of(is_number),
-    },
-}
+MAY_BE_EMPTY = "nw"  # axes
 
 
-def check_model(tensors: Tensors, about: Facts) -> Sizes:
-    """Refuse tensors and settings of which no model can be made; the lengths of all axes."""
-    check_kernel("kernel", about["kernel"])
-    check_record("blend", about["blend"], Blend)
-    blend = about["blend"]["n_nearest"] >= 1 and about["blend"]["width"] >= 0
-    check(blend, "blend must have n_nearest >= 1 and width >= 0")
-    coarse = {} if about["coarse_kernel"] is None else COARSE
-    if coarse:
-        check_kernel("coarse_kernel", about["coarse_kernel"])
-    own = {name: t for name, t in tensors.items() if not name.startswith("more.")}
-    sizes = check_tensors(own, {**MODEL, **metric_rules(tensors), **coarse}, {})
-    check_cells(tensors, sizes)
-    check_metric(tensors, sizes)
-    return sizes
-
-
-def metric_rules(tensors: Tensors) -> dict[str, Rule]:
-    """Which parts of a map are there; without an origin there is none."""
-    origin = "metric.origin" in tensors
-    rules = {name: rule for name, rule in METRIC.items() if origin and name in tensors}
-    pair = {"metric.knots", "metric.levels"} & set(rules)
-    check(len(pair) != 1, "metric.knots and metric.levels must be there together")
-    if "metric.matrix" in rules and tensors["metric.matrix"].ndim == 1:
-        rules["metric.matrix"] = Rule(FLOATS, "e")
-    return rules
-
-
-def check_cells(tensors: Tensors, sizes: Sizes) -> None:
-    """Refuse cells whose centres do not add up."""
-    counts, wide = tensors["sizes"].tolist(), tensors["wide"].tolist()
-    check(min(counts) >= 1, "sizes must be >= 1")
-    total = sum(counts)
-    of_wide = sum(m for m, far in zip(counts, wide, strict=True) if far)
-    for name, rows, axis in (
-        ("weights", total, "m"),
-        ("centers", total - of_wide, "n"),
-        ("centers.wide", of_wide, "w"),
-    ):
-        check(rows == sizes[axis], f"{name} must have {rows} rows by sizes, not {sizes[axis]}")
-
-
-def check_metric(tensors: Tensors, sizes: Sizes) -> None:
-    """Refuse a map that does not lead to the columns of the centroids."""
-    d = sizes.setdefault("d", sizes["e"])
-    knots = tensors.get("metric.knots") if "k" in sizes else None
-    if knots is not None:
-        rising = bool((knots[:, 1:] >= knots[:, :-1]).all())
-        check(sizes["k"] >= 2 and rising, "metric.knots must be at least two, in order")
-    columns = d if knots is None else 2 * d
-    rows = sizes.get("x", sizes["e"])  # a matrix has rows of its own
-    check(rows == columns, f"the map has {columns} columns for {rows} of what follows it")
-
-
-def check_tensors(tensors: Tensors, rules: Mapping[str, Rule], sizes: Sizes) -> Sizes:
-    """Refuse all tensors but these, of these dtypes and shapes, finite; the lengths of all axes."""
+def check_tensors(
+    tensors: Tensors, rules: Mapping[str, TensorRule], lengths: AxisLengths
+) -> AxisLengths:
+    """Refuse all but these tensors, of these dtypes and shapes, finite; the lengths of all axes."""
     check_names("the list of tensors", tensors, rules)
-    for name, rule in rules.items():
-        check_tensor(name, tensors[name], rule, sizes)
-    return sizes
+    for name, (dtypes, axes) in rules.items():
+        tensor, shape = tensors[name], tuple(tensors[name].shape)
+        if tensor.dtype not in dtypes or len(shape) != len(axes):
+            expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+            got = f"{str(tensor.dtype).removeprefix('torch.')} of shape {shape}"
+            raise ValueError(f"{name} must be {expected} with {len(axes)} axes, got {got}")
+        for axis, length in zip(axes, shape, strict=True):
+            fits = lengths.setdefault(axis, length) == length
+            rule = f"{name} must have {lengths[axis] or 'no'} for {length} in its shape {shape}"
+            require(fits and (length > 0 or axis in MAY_BE_EMPTY), rule)
+        if tensor.dtype in STORED and tensor.numel():
+            low, high = torch.aminmax(tensor)  # NaN if there is one; isfinite takes more memory
+            finite = bool(torch.isfinite(low)) and bool(torch.isfinite(high))
+            require(finite, f"{name} must be finite")
+    return lengths
 
 
-def check_tensor(name: str, tensor: Tensor, rule: Rule, sizes: Sizes) -> None:
-    """Refuse another dtype or shape than the rule says, and numbers that are not finite."""
-    shape = tuple(tensor.shape)
-    if tensor.dtype not in rule.dtypes or len(shape) != len(rule.axes):
-        kinds = " or ".join(str(kind).removeprefix("torch.") for kind in rule.dtypes)
-        got = f"{str(tensor.dtype).removeprefix('torch.')} of shape {shape}"
-        raise ValueError(f"{name} must be {kinds} with {len(rule.axes)} axes, got {got}")
-    for axis, length in zip(rule.axes, shape, strict=True):
-        fits = sizes.setdefault(axis, length) == length and (length > 0 or axis in EMPTY)
-        check(fits, f"{name} must have {sizes[axis] or 'no'} for {length} in its shape {shape}")
-    check(is_finite(tensor), f"{name} must be finite")
-
-
-def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are finite; isfinite would take as much memory as the tensor."""
-    if tensor.dtype not in STORED or not tensor.numel():
-        return True
-    low, high = torch.aminmax(tensor)  # NaN if there is one
-    return bool(torch.isfinite(low)) and bool(torch.isfinite(high))
-
-
-def check_kernel(where: str, data: Any) -> None:
-    """Refuse data that name no kernel of parkrr; it checks its own settings when it is made."""
-    known = is_object(data) and is_one_of(KERNELS)(data.get("name"))
-    check(known, f"{where} must be an object with a name out of {sorted(KERNELS)}")
-    settings = {name: value for name, value in data.items() if name != "name"}
-    check_record(where, settings, KERNELS[data["name"]])
-
-
-def check_estimator(facts: Facts, more: Tensors, sizes: Sizes, params: Iterable[str]) -> None:
-    """Refuse facts and tensors of which no fitted estimator with these parameters can be made."""
-    check_fields("facts", facts, FACTS)
-    check_fields("chosen", facts["chosen"], CHOSEN)
-    for where, data in (("params", facts["params"]), ("chosen", facts["chosen"]["params"])):
-        check_params(where, data, params)
-    check(len(facts["report_"]) == sizes["Q"], "report_ must have an entry for each cell")
-    for cell in facts["report_"]:
-        check_record("report_", cell, CellReport, LOOSE, defaults=True)
-    check_features(facts, sizes)
-    more = check_sums(facts["statistics"], more, sizes)
-    if facts["estimator"] == "ParKClassifier":
-        check_classifier(facts, more, sizes)
-    else:
-        check_regressor(facts, more, sizes)
-
-
-def check_sums(data: dict[str, Any] | None, more: Tensors, sizes: Sizes) -> Tensors:
-    """Refuse sums of cells of other sizes; the tensors without them."""
-    own = {name: tensor for name, tensor in more.items() if name.startswith("sums.")}
-    check_tensors(own, {} if data is None else SUMS, dict(sizes))
-    if data is not None:
-        check_fields("statistics", data, {"ridge": is_positive, "unit": is_positive})
-    return {name: tensor for name, tensor in more.items() if name not in own}
-
-
-def check_params(where: str, data: dict[str, Any], known: Iterable[str]) -> None:
-    """Refuse parameters that the estimator has not, and values of no known kind."""
-    check_names(where, data, {*data, *known} if set(data) <= set(known) else known)
-    for name, value in data.items():
-        if not is_scalar(value):
-            check_value(f"{where}.{name}", value)
-    engine = data.get("engine", "local")
-    check(is_one_of(["local", "ray"])(engine), f"engine of {where} must be local or ray")
-    check(is_truth(data.get("progress", True)), f"progress of {where} must be true or false")
-
-
-def check_value(where: str, value: Any) -> None:
-    """Refuse a parameter with parts that is none of those there are."""
-    check(is_object(value) and len(value) == 1, f"{where} must be an object with one field")
-    [(kind, data)] = value.items()
-    if kind == "kernel":
-        check_kernel(where, data)
-    elif kind == "blend":
-        check_record(where, data, Blend)
-    elif kind == "coarse":
-        check_fields(where, data, {"n_centers": is_whole, "kernel": maybe(is_object)})
-        if data["kernel"] is not None:
-            check_kernel(where, data["kernel"])
-    elif kind == "pairs":
-        pairs = list_of(lambda pair: list_of(is_scalar)(pair) and len(pair) == 2)
-        check(pairs(data), f"{where} must be pairs of a label and a weight")
-    else:
-        check(kind == "metric", f"{where} cannot be {kind[:50]!r}")
-
-
-def check_features(facts: Facts, sizes: Sizes) -> None:
-    """Refuse columns that do not become the numbers of a row, and names or shares of others."""
-    columns, n = facts["columns"], facts["n_features_in_"]
-    names = facts["feature_names_in_"]
-    for own in (names, facts["feature_importances_"]):
-        check(own is None or len(own) == n, f"there must be {n} names and importances of features")
-    if columns is None:
-        check(n == sizes["d"], f"n_features_in_ must be {sizes['d']}, got {n}")
-        return
-    width = sum(column_width(column) for column in columns)
-    check(width == sizes["d"], f"columns must become {sizes['d']} numbers, not {width}")
-    found = [column["name"] for column in columns]
-    check(len(set(found)) == len(found), "columns must have different names")
-    check(names == found, "feature_names_in_ must be the names of columns")
-
-
-def column_width(column: dict[str, Any]) -> int:
-    """How many numbers a column becomes, if it is one."""
-    check(is_one_of(COLUMNS)(column.get("kind")), f"columns must be of a kind in {list(COLUMNS)}")
-    check_fields("columns", column, COLUMNS[column["kind"]])
-    if column["kind"] == "Number":
-        return 1 + int(column["flagged"])
-    if column["kind"] == "Moment":
-        width = column["elapsed"] + 2 * len(column["turns"]) + column["flagged"]
-        check(width > 0, "columns of dates must become a number at least")
-        return int(width)
-    values, codes, width = column["values"], column["codes"], len(column["other"])
-    check(len(set(values)) == len(values) == len(codes), "columns must have a code for each word")
-    check(all(len(code) == width for code in codes), "codes of columns must be of one length")
-    return width
-
-
-def check_regressor(facts: Facts, more: Tensors, sizes: Sizes) -> None:
-    """Refuse intervals that do not fit the model."""
-    known, one = facts["uncertainty"], facts["one_output"]
-    check(facts["classes"] is None, "classes of a regressor must be null")
-    check(not one or sizes["t"] == 1, "one_output must be false with several outputs")
-    scales = ["constant", "posterior", "learned"]
-    tests = {"how": is_one_of(scales), "n": is_positive, "kernel": maybe(is_object)}
-    check_fields("uncertainty", known, tests)
-    learned = known["how"] == "learned"
-    check(learned == (known["kernel"] is not None), "only a learned scale has a kernel")
-    if learned:
-        check_kernel("uncertainty", known["kernel"])
-    told = [*VALUES, *(ENDS if ENDS[0] in more else ())]
-    rules = {**BARS, **(SCALE if learned else {}), "held_out.cell": Rule(WHOLE, "h")}
-    rules |= {name: Rule(FLOATS, "h" if one else "ht") for name in told}
-    check_tensors(more, rules, {**sizes, "G": len(LEVELS)})
-    check(bool((more["ridge"] > 0).all()), "ridge must be > 0")
-    for name in ("noise", "factors"):
-        check(bool((more[name] >= 0).all()), f"{name} must be >= 0")
-    check_below("held_out.cell", more["held_out.cell"], sizes["Q"])
-
-
-def check_classifier(facts: Facts, more: Tensors, sizes: Sizes) -> None:
-    """Refuse labels and probabilities that do not fit the model."""
-    classes, known = facts["classes"], facts["uncertainty"]
-    check(classes is not None, "classes of a classifier must be there")
-    k, t = len(classes), sizes["t"]
-    check(t == (1 if k == 2 else k), f"{k} classes must have other outputs than {t}")
-    if k == 1:
-        check(known == {} and not more, "a single class has no probabilities")
-        return
-    check_calibration(known, t)
-    check_tensors(more, LABELS, dict(sizes))
-    check_below("held_out.cell", more["held_out.cell"], sizes["Q"])
-    for name in VALUES:
-        check_below(name, more[name], k)
-
-
-def check_calibration(data: dict[str, Any], t: int) -> None:
-    """Refuse maps from t scores to probabilities that are none."""
-    if data.get("name") != "isotonic":
-        numbers = list_of(is_number)
-        ways = is_one_of(["temperature", "platt"])
-        check_fields("uncertainty", data, {"name": ways, "factor": numbers, "offset": numbers})
-        for name in ("factor", "offset"):
-            check(len(data[name]) == t, f"{name} of uncertainty must have {t} numbers")
-        return
-    lists = list_of(list_of(is_number))
-    check_fields("uncertainty", data, {"name": is_word, "scores": lists, "values": lists})
-    scores, values = data["scores"], data["values"]
-    check(len(scores) == len(values) == t, f"scores and values of uncertainty must be {t}")
-    for at, p in zip(scores, values, strict=True):
-        check(len(at) == len(p) > 0, "scores and values must be of one length")
-        check(is_increasing(at), "scores of uncertainty must increase")
-        check(0 < min(p) <= max(p) <= 1, "values of uncertainty must be above 0 and at most 1")
+def check_names(where: str, names: Collection[str], known: Collection[str]) -> None:
+    """Refuse names that are missing, and names that are unknown."""
+    missing, unknown = sorted(set(known) - set(names)), sorted(set(names) - set(known))
+    if missing or unknown:
+        verb, name = ("must", missing[0]) if missing else ("cannot", unknown[0])
+        raise ValueError(f"{where} {verb} have {name[:50]!r}")
 
 
 def check_below(name: str, numbers: Tensor, count: int) -> None:
-    """Refuse numbers of what is not there."""
+    """Refuse numbers that are not from 0 to count - 1."""
     low, high = (int(end) for end in torch.aminmax(numbers))
-    check(0 <= low <= high < count, f"{name} must be from 0 to {count - 1}")
+    require(0 <= low <= high < count, f"{name} must be from 0 to {count - 1}")
+
+
+# A model, and a fitted estimator.
+
+
+def check_model(tensors: Tensors, about: Facts) -> None:
+    """Refuse tensors and plain data from which no model can be built."""
+    check_plain("file", about, FILE)
+    rules = MODEL | (COARSE if about["coarse_kernel"] else {})
+    if "metric.origin" in tensors:  # without an origin there is no feature map
+        rules |= {name: rule for name, rule in METRIC.items() if name in tensors}
+    both = ("metric.knots" in rules) == ("metric.levels" in rules)
+    require(both, "metric.knots and metric.levels must be there together")
+    if "metric.matrix" in rules and tensors["metric.matrix"].ndim == 1:
+        rules["metric.matrix"] = TensorRule(FLOATS, "e")
+    own = {name: tensor for name, tensor in tensors.items() if not name.startswith("more.")}
+    lengths = check_tensors(own, rules, {})
+    sizes, wide = tensors["sizes"].tolist(), tensors["wide"].tolist()
+    require(min(sizes) >= 1, "sizes must be >= 1")
+    in_wide = sum(size for size, flag in zip(sizes, wide, strict=True) if flag)
+    expected = {"weights": sum(sizes), "centers": sum(sizes) - in_wide, "centers.wide": in_wide}
+    for name, rows in expected.items():
+        n = len(tensors[name])
+        require(rows == n, f"{name} must have {rows} rows by sizes, not {n}")
+    columns = lengths.get("d", lengths["e"])
+    if "k" in lengths:
+        knots = tensors["metric.knots"]
+        rising = bool((knots[:, 1:] >= knots[:, :-1]).all())
+        require(lengths["k"] >= 2 and rising, "metric.knots must be at least two, in order")
+        columns *= 2  # scores stand beside the numbers
+    rows = lengths.get("x", lengths["e"])  # a matrix has rows of its own
+    require(rows == columns, f"the feature map has {columns} columns, but needs {rows}")
+
+
+def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collection[str]) -> None:
+    """Refuse facts and tensors from which no estimator with these parameters can be built."""
+    check_plain("facts", facts, FACTS)
+    check_params("params", facts["params"], params)
+    check_params("chosen.params", facts["chosen"]["params"], params)
+    Q, e = model.centroids.shape
+    t = len(model.intercept)
+    require(len(facts["report_"]) == Q, "report_ must have an entry for each cell")
+    check_features(facts, e if model.metric.origin is None else len(model.metric.origin))
+    own = {name: tensor for name, tensor in more.items() if name.startswith("sums.")}
+    grams = sum(len(Z) * (len(Z) + 1) // 2 + len(Z) * t for Z in model.centers)
+    check_tensors(own, STATISTICS if facts["statistics"] else {}, {"Q": Q, "g": grams})
+    more = {name: tensor for name, tensor in more.items() if name not in own}
+    check = check_classifier if facts["estimator"] == "ParKClassifier" else check_regressor
+    check(facts, more, {"Q": Q, "e": e, "t": t})
+
+
+def check_params(where: str, data: Facts, known: Collection[str]) -> None:
+    """Refuse parameters that the estimator does not have, and values of an unknown kind."""
+    check_names(where, data, [name for name in known if name in data])
+    for name, value in data.items():
+        if not isinstance(value, dict):
+            check_plain(f"{where}.{name}", value, SCALAR)
+            continue
+        require(len(value) == 1, f"{where}.{name} must be an object with one field")
+        [(kind, inner)] = value.items()
+        require(kind in PARAMS, f"{where}.{name} cannot be {kind[:50]!r}")
+        check_plain(f"{where}.{name}", inner, PARAMS[kind])
+    engine, progress = data.get("engine", "local"), data.get("progress", True)
+    check_plain(f"{where}.engine", engine, Literal["local", "ray"])
+    check_plain(f"{where}.progress", progress, bool)
+
+
+def check_features(facts: Facts, d: int) -> None:
+    """Refuse columns that do not become d numbers, and names or importances of other columns."""
+    n, names = facts["n_features_in_"], facts["feature_names_in_"]
+    for values in (names, facts["feature_importances_"]):
+        rule = f"there must be {n} names and importances of features"
+        require(values is None or len(values) == n, rule)
+    if facts["columns"] is None:
+        require(n == d, f"n_features_in_ must be {d}, got {n}")
+        return
+    columns = from_plain(facts["columns"])
+    for column in columns.columns:
+        require(column.width > 0, "columns must become at least one number each")
+        if isinstance(column, Category):
+            values, codes = column.values, column.codes
+            unique = len(set(values)) == len(values) == len(codes)
+            require(unique, "columns must have a code for each category")
+            same = all(len(code) == column.width for code in codes)
+            require(same, "codes of columns must be of one length")
+    require(columns.width == d, f"columns must become {d} numbers, not {columns.width}")
+    own = [column.name for column in columns.columns]
+    require(len(set(own)) == len(own), "columns must have different names")
+    require(names == own, "feature_names_in_ must be the names of columns")
+
+
+def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
+    """Refuse prediction intervals that do not fit the model."""
+    intervals, one = facts["uncertainty"], facts["one_output"]
+    require(facts["classes"] is None, "classes of a regressor must be null")
+    require(not one or lengths["t"] == 1, "one_output must be false with several outputs")
+    check_plain("uncertainty", intervals, INTERVALS)
+    learned = intervals["how"] == "learned"
+    require(learned == (intervals["kernel"] is not None), "only a learned scale has a kernel")
+    names = (*TARGETS, *(INTERVAL_ENDS if INTERVAL_ENDS[0] in more else ()))
+    rules = SCALES | (LEARNED_SCALE if learned else {}) | {"held_out.cell": TensorRule(WHOLE, "h")}
+    rules |= {name: TensorRule(FLOATS, "h" if one else "ht") for name in names}
+    check_tensors(more, rules, {**lengths, "G": len(LEVELS)})
+    require(bool((more["ridge"] > 0).all()), "ridge must be > 0")
+    for name in ("noise", "factors"):
+        require(bool((more[name] >= 0).all()), f"{name} must be >= 0")
+    check_below("held_out.cell", more["held_out.cell"], lengths["Q"])
+
+
+def check_classifier(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
+    """Refuse labels and probabilities that do not fit the model."""
+    classes, calibration, t = facts["classes"], facts["uncertainty"], lengths["t"]
+    require(bool(classes), "classes of a classifier must be there")
+    one_type = len({type(label) for label in classes}) == 1
+    require(one_type and is_increasing(classes), "classes must be of one type and increase")
+    k = len(classes)
+    require(t == (1 if k == 2 else k), f"{k} classes must have other outputs than {t}")
+    if k == 1:
+        require(calibration == {} and not more, "a single class has no probabilities")
+        return
+    isotonic = calibration.get("name") == "isotonic"
+    check_plain("uncertainty", calibration, ISOTONIC if isotonic else AFFINE)
+    for name in ("scores", "values") if isotonic else ("factor", "offset"):
+        require(len(calibration[name]) == t, f"uncertainty.{name} must have {t} entries")
+    for j in range(t if isotonic else 0):
+        scores, values = calibration["scores"][j], calibration["values"][j]
+        require(len(scores) == len(values) > 0, "scores and values must be of one length")
+        require(is_increasing(scores), "scores of uncertainty must increase")
+        inside = 0 < min(values) <= max(values) <= 1
+        require(inside, "values of uncertainty must be above 0 and at most 1")
+    check_tensors(more, LABELS, dict(lengths))
+    check_below("held_out.cell", more["held_out.cell"], lengths["Q"])
+    for name in TARGETS:
+        check_below(name, more[name], k)
+
+
+def is_increasing(values: list[Any]) -> bool:
+    """Whether each value is larger than the one before."""
+    return all(a < b for a, b in pairwise(values))

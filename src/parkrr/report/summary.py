@@ -11,7 +11,7 @@ import numpy as np
 
 from parkrr.data import Category, Column, DateTime
 from parkrr.kernels import FeatureMap
-from parkrr.persistence import plain_kernel
+from parkrr.persistence import encode_kernel
 
 Estimator = Any  # either estimator, fitted
 Facts = dict[str, Any]
@@ -28,7 +28,7 @@ def summary(model: Estimator) -> Facts:
         "cells": len(rows),
         "rows_of_cells": {"least": min(rows), "median": int(np.median(rows)), "most": max(rows)},
         "centers": sum(cell.centers for cell in model.report_),
-        "kernel": plain_kernel(model.model_.kernel),
+        "kernel": encode_kernel(model.model_.kernel),
         "penalty": chosen["penalty"],
         "metric": metric_words(model.model_.metric),
         "nearest_cells": model.model_.blend.n_nearest,

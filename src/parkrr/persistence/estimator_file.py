@@ -1,0 +1,295 @@
+"""A fitted estimator as a model file: its fitted attributes as plain facts and tensors, and back.
+
+Start at :func:`save_estimator` and :func:`load_estimator`. docs/modelfile.md describes the format.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parkrr.data import Columns, from_plain, placed
+from parkrr.errors import ModelFileError, check_one_of
+from parkrr.kernels import FeatureMap, Kernel
+from parkrr.park import (
+    CellReport,
+    CellStatistics,
+    Coarse,
+    CoarseModel,
+    Model,
+    plain_sums,
+    sums_from,
+)
+from parkrr.partition import Blend
+from parkrr.persistence.model_file import (
+    CANNOT_HOLD,
+    SavedModel,
+    decode_kernel,
+    encode_kernel,
+    model_file_errors,
+    read_model,
+    round_centers,
+    select_prefix,
+    write_model,
+)
+from parkrr.persistence.schema import check_estimator
+from parkrr.tuning import Chosen
+from parkrr.uncertainty import (
+    DiagnosticRows,
+    Intervals,
+    Posterior,
+    calibration_from_dict,
+    rows_from_tensors,
+    rows_to_tensors,
+)
+
+CENTERS_DTYPES = {"float16": torch.float16, "float32": torch.float32}
+
+
+class SavableEstimator(Protocol):
+    """The attributes of a fitted estimator that every file has.
+
+    A regressor also has `intervals_`; a classifier has `classes_` and `calibration_`.
+    """
+
+    model_: Model
+    columns_: Columns | None
+    chosen_: Chosen
+    report_: list[CellReport]
+    seconds_: dict[str, float]
+    validation_rows_: DiagnosticRows
+    statistics_: CellStatistics | None
+    n_features_in_: int
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+
+E = TypeVar("E", bound=SavableEstimator)
+
+
+def save_estimator(
+    estimator: SavableEstimator, path: str | Path, centers: str | None = None
+) -> float | None:
+    """Write a fitted estimator to one file, a path or a URL, completely or not at all.
+
+    With `centers` "float32" or "float16" the centres are rounded, and what that loses is returned:
+    the root mean squared change of predictions, over their spread.
+    """
+    model, dtype, loss = estimator.model_, None, None
+    if centers is not None:
+        dtype = CENTERS_DTYPES[check_one_of("centers", centers, CENTERS_DTYPES)]
+        model, loss = round_centers(model, dtype)
+    # A subclass is saved as the estimator of parkrr that it derives from, without its parameters.
+    [*_, kind] = [kind for kind in type(estimator).__mro__ if "_kind" in vars(kind)]
+    known: list[str] = kind._get_param_names()  # type: ignore[attr-defined]
+    facts, tensors = encode_estimator(estimator, kind._kind, known)  # type: ignore[attr-defined]
+    with model_file_errors(CANNOT_HOLD):
+        check_estimator(facts, tensors, model, known)
+    folder, name = placed(path)
+    folder.put(name, lambda file: write_model(file, model, facts, tensors, dtype))
+    return loss
+
+
+def load_estimator(path: str | Path, kinds: Mapping[str, type[E]]) -> E:
+    """Read an estimator from a file or a URL; `kinds` are the classes that may be in it, by name.
+
+    Nothing in the file is run. Centres and weights stay in the file and are mapped, also if the
+    file is a local copy that is removed afterwards.
+    """
+    folder, name = placed(path)
+    with folder.local(name) as file:
+        saved = read_model(file, shared=True)
+        kind = saved.facts.get("estimator")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise ModelFileError(f"{str(file)!r} holds no estimator, but part of a fit")
+        with model_file_errors(f"{str(file)!r} is damaged"):
+            defaults = kinds[kind]().get_params(deep=False)
+            check_estimator(saved.facts, saved.more, saved.model, defaults)
+            params = decode_params(saved.facts["params"], saved.model.metric)
+            estimator = kinds[kind](**params)
+            vars(estimator).update(decode_attributes(saved, defaults | params))
+    return estimator
+
+
+def encode_estimator(
+    estimator: SavableEstimator, kind: str, known: list[str]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The fitted attributes, and the known parameters, as plain facts and tensors."""
+    lists = {
+        name: getattr(estimator, name).tolist() if hasattr(estimator, name) else None
+        for name in ("classes_", "feature_names_in_", "feature_importances_")
+    }
+    chosen = estimator.chosen_
+    uncertainty: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
+    statistics = None
+    if lists["classes_"] is None:
+        uncertainty, tensors = encode_intervals(estimator.intervals_)  # type: ignore[attr-defined]
+    elif estimator.calibration_ is not None:  # type: ignore[attr-defined]
+        uncertainty = estimator.calibration_.to_dict()  # type: ignore[attr-defined]
+    tensors |= rows_to_tensors(estimator.validation_rows_, getattr(estimator, "classes_", None))
+    if estimator.statistics_ is not None:
+        statistics, sums = plain_sums(estimator.statistics_)
+        tensors |= {f"sums.{name}": tensor for name, tensor in sums.items()}
+    facts = {
+        "estimator": kind,
+        "params": encode_params(estimator.get_params(deep=False), known),
+        "columns": estimator.columns_ and estimator.columns_.plain(),
+        "classes": lists["classes_"],
+        "one_output": getattr(estimator, "_one_output", True),
+        "n_features_in_": estimator.n_features_in_,
+        "feature_names_in_": lists["feature_names_in_"],
+        "feature_importances_": encode_numbers(lists["feature_importances_"]),
+        "chosen": encode_numbers(
+            {**chosen._asdict(), "params": encode_params(chosen.params, known)}
+        ),
+        "seconds_": estimator.seconds_,
+        "report_": [encode_numbers(asdict(cell)) for cell in estimator.report_],
+        "uncertainty": uncertainty,
+        "statistics": statistics,
+    }
+    return facts, tensors
+
+
+def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, Any]:
+    """The fitted attributes of an estimator with these parameters, from checked facts."""
+    model, facts, more = saved
+    classes = None if facts["classes"] is None else np.array(facts["classes"])
+    chosen = facts["chosen"]
+    report = [CellReport(**decode_numbers(cell)) for cell in facts["report_"]]
+    attributes = {
+        "model_": model,
+        "columns_": None if facts["columns"] is None else from_plain(facts["columns"]),
+        "_one_output": facts["one_output"],
+        "validation_rows_": rows_from_tensors(more, classes),
+        "n_features_in_": facts["n_features_in_"],
+        "seconds_": facts["seconds_"],
+        "chosen_": Chosen(
+            {**params, **decode_params(chosen["params"], model.metric)},
+            decode_numbers(chosen["tried"]),
+            chosen["seconds"],
+            chosen["uncertainty"],
+        ),
+        "report_": report,
+        "n_cells_": len(report),
+        "n_iter_": max(max(cell.iterations, 1) for cell in report),
+    }
+    for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
+        if facts[name] is not None:
+            attributes[name] = np.array(decode_numbers(facts[name]), dtype=dtype)
+    if facts["statistics"] is not None:
+        sizes, sums = [len(Z) for Z in model.centers], select_prefix(more, "sums.")
+        attributes["statistics_"] = sums_from(
+            facts["statistics"], sums, sizes, len(model.intercept)
+        )
+    uncertainty = facts["uncertainty"]
+    if classes is None:
+        attributes["intervals_"] = decode_intervals(uncertainty, more)
+    else:
+        attributes["classes_"] = classes
+        attributes["calibration_"] = calibration_from_dict(uncertainty) if uncertainty else None
+    return attributes
+
+
+def encode_params(params: dict[str, Any], known: list[str]) -> dict[str, Any]:
+    """The known ones among the parameters of an estimator as plain data.
+
+    An engine is saved by its name, a random generator not at all.
+    """
+    return {name: encode_param(params[name]) for name in known if name in params}
+
+
+def encode_param(value: Any) -> Any:
+    """One parameter as plain data: a scalar, or an object with one field that names its kind."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Kernel):
+        return {"kernel": encode_kernel(value)}
+    if isinstance(value, FeatureMap):
+        return {"metric": "of the model"}
+    if isinstance(value, Blend):
+        return {"blend": asdict(value)}
+    if isinstance(value, Coarse):
+        kernel = None if value.kernel is None else encode_kernel(value.kernel)
+        return {"coarse": {"n_centers": value.n_centers, "kernel": kernel}}
+    if isinstance(value, dict):
+        return {"pairs": [list(pair) for pair in value.items()]}
+    if isinstance(value, np.random.RandomState):
+        return None
+    if hasattr(value, "remote"):  # an engine
+        return "ray" if value.remote else "local"
+    return str(value)
+
+
+def decode_params(data: dict[str, Any], metric: FeatureMap) -> dict[str, Any]:
+    """Parameters from checked plain data; `metric` is the feature map of the model."""
+    return {name: decode_param(value, metric) for name, value in data.items()}
+
+
+def decode_param(value: Any, metric: FeatureMap) -> Any:
+    """One parameter from checked plain data."""
+    if not isinstance(value, dict):
+        return value
+    [(kind, data)] = value.items()
+    if kind == "kernel":
+        return decode_kernel(data)
+    if kind == "blend":
+        return Blend(**data)
+    if kind == "pairs":
+        return dict(data)
+    if kind == "coarse":
+        return Coarse(data["n_centers"], data["kernel"] and decode_kernel(data["kernel"]))
+    return metric
+
+
+def encode_numbers(value: Any) -> Any:
+    """Plain data in which "nan", "inf" and "-inf" stand for these numbers, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: encode_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [encode_numbers(inner) for inner in value]
+    if isinstance(value, float):  # also one of numpy
+        return float(value) if math.isfinite(value) else str(float(value))
+    return value
+
+
+def decode_numbers(value: Any) -> Any:
+    """The data that :func:`encode_numbers` was given."""
+    if isinstance(value, dict):
+        return {key: decode_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [decode_numbers(inner) for inner in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def encode_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Prediction intervals as plain facts and tensors."""
+    learned = intervals.learned
+    kernel = learned and encode_kernel(learned.kernel)
+    tensors = {
+        "noise": intervals.posterior.noise,
+        "ridge": intervals.posterior.ridge,
+        "factors": intervals.factors,
+        "quantiles": intervals.quantiles,
+    }
+    if learned is not None:
+        tensors |= {"centers": learned.centers, "weights": learned.weights}
+    return {"how": intervals.scale_name, "n": intervals.n, "kernel": kernel}, tensors
+
+
+def decode_intervals(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Intervals:
+    """The prediction intervals that checked facts and tensors describe."""
+    learned = None
+    if facts["kernel"] is not None:
+        kernel = decode_kernel(facts["kernel"])
+        learned = CoarseModel(kernel, tensors["centers"], tensors["weights"])
+    posterior = Posterior(tensors["noise"], tensors["ridge"])
+    factors, quantiles = tensors["factors"], tensors["quantiles"]
+    return Intervals(posterior, facts["how"], learned, factors, quantiles, facts["n"])
