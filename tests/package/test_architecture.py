@@ -39,6 +39,7 @@ HOMES = {
     "ray": {"runtime/ray_engine.py"},
     "matplotlib": {"plots"},
     "safetensors": {"persistence/tensor_file.py"},
+    "msgspec": {"persistence"},
     "tqdm": {"runtime"},
     "typer": {"cli"},
     "rich": {"cli"},

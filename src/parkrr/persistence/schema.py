@@ -17,7 +17,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from parkrr.data import Category, DateTime, Number, from_plain
+from parkrr.data import TURNS, Category, DateTime, Number, from_plain
 from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
@@ -78,7 +78,7 @@ PARAMS: dict[str, Any] = {
     "pairs": list[tuple[SCALAR, SCALAR]],
     "metric": Any,
 }
-PERIODS = {tuple[str, ...]: list[Literal["day", "week", "year"]]}
+PERIODS = {tuple[str, ...]: list[Literal[tuple(TURNS)]]}  # type: ignore[misc]
 COLUMN: Any = (
     define_like(Number, {}, tag_field="kind", tag="Number")
     | define_like(DateTime, PERIODS, tag_field="kind", tag="Moment")
@@ -135,8 +135,8 @@ def check_plain(where: str, data: Any, schema: Any) -> None:
         msgspec.convert(data, schema)
     except msgspec.ValidationError as error:
         rule, _, path = str(error).partition(" - at `$")
-        for pattern, plain in WORDING:
-            rule = re.sub(pattern, plain, rule, flags=re.DOTALL)
+        for pattern, wording in WORDING:
+            rule = re.sub(pattern, wording, rule, flags=re.DOTALL)
         if rule.startswith("must be") and "[...]" not in path:
             for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
                 data = data[name or int(index)]
@@ -322,7 +322,8 @@ def check_features(facts: Facts, d: int) -> None:
         return
     columns = from_plain(facts["columns"])
     for column in columns.columns:
-        require(column.width > 0, "columns must become at least one number each")
+        empty = isinstance(column, DateTime) and not column.width
+        require(not empty, "columns of dates must become at least one number")
         if isinstance(column, Category):
             values, codes = column.values, column.codes
             unique = len(set(values)) == len(values) == len(codes)
