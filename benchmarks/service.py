@@ -42,7 +42,7 @@ MALFORMED = (
 
 
 def fitted_model(path):
-    """A model of 5,000 trips with words and dates, in two cells."""
+    """A model of 5,000 trips with categories and dates, in two cells."""
     rng = np.random.default_rng(0)
     trips = pd.DataFrame(
         {
@@ -86,8 +86,8 @@ class Client:
             await writer.drain()
             await asyncio.sleep(pause)
 
-    async def answer(self):
-        """The status of an answer, whose body is read and dropped."""
+    async def response(self):
+        """The status of a response, whose body is read and dropped."""
         reader, _ = self.streams
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(head.split("content-length:")[1].split("\r\n")[0])
@@ -118,12 +118,12 @@ class Load:
         return self.left() > 0
 
     async def ask(self, client, kind, *parts, pause=0.0):
-        """Send and count the answer, which may come first; or that the connection broke."""
+        """Send and count the response, which may come first; or that the connection broke."""
         sending = None
         try:
             await client.open()
             sending = asyncio.ensure_future(client.send(parts, pause))
-            self.statuses[kind][await client.answer()] += 1
+            self.statuses[kind][await client.response()] += 1
         except (OSError, asyncio.IncompleteReadError) as error:
             self.statuses[kind][type(error).__name__] += 1
             client.close()
@@ -170,7 +170,7 @@ class Load:
         while self.goes_on():
             await client.open()
             await client.send([content[: len(content) // (1 + number % 2)]])
-            client.close()  # before all is sent, or before the answer
+            client.close()  # before all is sent, or before the response
             self.statuses["leaving"]["left"] += 1
             await asyncio.sleep(0.02)
 
@@ -223,7 +223,7 @@ def loaded(seconds):
 
 
 async def measured(pid, port, seconds):
-    await counts(port)  # answered once the server is up
+    await counts(port)  # responds once the server is up
     load = Load(port, seconds)
     start = time.perf_counter()
     await load.run(pid)
@@ -247,13 +247,13 @@ def thirds(memory):
 
 def summary(load, took, counted):
     first, last = thirds(load.memory)
-    answered = sum(load.statuses["valid"].values())
+    responded = sum(load.statuses["valid"].values())
     ms = {n: np.percentile(load.latencies[n], [50, 95, 99, 100]) * 1e3 for n in SIZES}
     return {
         "seconds": took,
         "connections": CONNECTIONS,
         "requests_a_second": sum(sum(c.values()) for c in load.statuses.values()) / took,
-        "valid_a_second": answered / took,
+        "valid_a_second": responded / took,
         "rows_a_second": sum(n * len(load.latencies[n]) for n in SIZES) / took,
         "milliseconds_50_95_99_100": {n: [round(float(x), 1) for x in ms[n]] for n in SIZES},
         "statuses": {kind: {str(s): n for s, n in c.items()} for kind, c in load.statuses.items()},

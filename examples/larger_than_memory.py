@@ -1,9 +1,8 @@
-"""A folder of Parquet files, fitted with less memory than its rows would take.
+"""Fit a folder of Parquet files with less memory than its rows would take.
 
-Made-up readings of sensors, 24 numbers a row, with time stamps, words and gaps. As numbers they
-take 0.25 GB; a fit in memory holds about four copies of that beside the 0.7 GB of Python and torch:
-1.7 GB. Here 1.5 GB are allowed for everything, and the peak is printed. A billion rows go the same
-way.
+The rows are synthetic sensor readings with dates, categories and missing values. As numbers they
+take 0.25 GB. A fit in memory holds about four copies of them beside the 0.7 GB of Python and
+torch: 1.7 GB. This fit may use 1.5 GB for everything, and the script prints its peak.
 """
 
 import resource
@@ -15,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parkrr import ParKRegressor, load, scan_parquet
-from parkrr.kernels import Matern
+from parkrr import Matern, ParKRegressor, load, scan_parquet
 
 SENSORS, MONTHS, ROWS = 24, 6, 150_000
 
 
 def month(number):
-    """A month of readings: power depends on three sensors, the hour and the site."""
+    """Return a month of readings: power depends on three sensors, the hour and the site."""
     rng = np.random.default_rng(number)
     seconds = np.sort(rng.integers(0, 28 * 86_400, ROWS))
     start = np.datetime64(f"2024-0{number + 1}-01") + seconds.astype("m8[s]")
@@ -41,14 +39,14 @@ with tempfile.TemporaryDirectory() as folder:
         pq.write_table(
             month(number),
             f"{folder}/month-{number}.parquet",
-            row_group_size=50_000,  # small row groups: a worker decodes one at a time
+            row_group_size=50_000,  # a worker decodes one row group at a time
             use_dictionary=["site"],
         )
-    rows = scan_parquet(folder, target="power")  # reads footers, nothing else
+    rows = scan_parquet(folder, target="power")  # reads the footers only
     print(f"{rows.n_rows:,} rows of {len(rows.features)} columns")
 
-    # Leave kernel and penalty out to have them chosen on a sample, in a minute or two. Add
-    # checkpoint="some-folder" and a fit that was killed goes on where it was.
+    # Leave out kernel and penalty to have them chosen on a sample, in a minute or two. With
+    # checkpoint="some-folder" an interrupted fit resumes when you run it again.
     model = ParKRegressor(
         kernel=Matern(10.0),
         penalty=1e-7,
@@ -65,13 +63,13 @@ with tempfile.TemporaryDirectory() as folder:
     model.fit(rows)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # of kilobytes
     print(f"fitted in {time.perf_counter() - started:.1f} s, peak {peak:.2f} of 1.50 GB")
-    weights = zip(model.feature_names_in_, model.feature_importances_, strict=True)
-    print("what matters:", ", ".join(name for name, w in weights if w > 0.05))
+    importances = zip(model.feature_names_in_, model.feature_importances_, strict=True)
+    print("important features:", ", ".join(name for name, share in importances if share > 0.05))
 
     model.save(f"{folder}/power.park")
     new = scan_parquet(f"{folder}/month-0.parquet")
-    answers = Path(folder, "answers")
-    load(f"{folder}/power.park").predict_to(new, answers, keys=["start", "power"])
-    found = pq.read_table(answers / "part-00000.parquet")
-    error = np.array(found["prediction"]) - np.array(found["power"])
-    print(f"{len(found):,} answers, off by {np.abs(error).mean():.2f} on average")
+    output = Path(folder, "predictions")
+    load(f"{folder}/power.park").predict_to(new, output, keys=["start", "power"])
+    predicted = pq.read_table(output / "part-00000.parquet")
+    error = np.array(predicted["prediction"]) - np.array(predicted["power"])
+    print(f"{len(predicted):,} predictions, mean absolute error {np.abs(error).mean():.2f}")

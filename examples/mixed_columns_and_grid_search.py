@@ -1,7 +1,7 @@
-"""Words, dates, gaps: as they come, or prepared in a pipeline; and a grid search over it.
+"""Categories, dates and missing values: a data frame as it is, or a pipeline with a grid search.
 
-Made-up rents of flats. The frame goes into `fit` as it is; beside it the same columns prepared by
-hand in a ColumnTransformer, with kernels and penalties compared by GridSearchCV.
+The rows are synthetic rents of flats. First the data frame goes into `fit` as it is. Then a
+ColumnTransformer prepares the same columns, and GridSearchCV compares kernels and penalties.
 """
 
 import numpy as np
@@ -12,8 +12,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from parkrr import ParKClassifier, ParKRegressor
-from parkrr.kernels import Gaussian, Matern
+from parkrr import Gaussian, Matern, ParKClassifier, ParKRegressor
 
 rng = np.random.default_rng(0)
 n = 2000
@@ -27,13 +26,13 @@ flats = pd.DataFrame({"district": district, "size": size, "listed": listed})
 flats.loc[rng.random(n) < 0.05, "size"] = np.nan
 train, test, y_train, y_test = train_test_split(flats, rent, random_state=0)
 
-# 1. As they come, with a few seconds to choose kernel, penalty and the weights of columns.
+# 1. The data frame as it is, with 3 seconds to choose kernel, penalty and feature weights.
 model = ParKRegressor(time_budget=3, random_state=0)
 model.fit(train, y_train)
-print(f"the frame as it is: R2 {model.score(test, y_test):.3f}")
-print("what matters:", dict(zip(train, model.feature_importances_.round(2).tolist(), strict=True)))
+print(f"data frame as it is: R2 {model.score(test, y_test):.3f}")
+print("importances:", dict(zip(train, model.feature_importances_.round(2).tolist(), strict=True)))
 
-# 2. Prepared by hand, as for any other estimator of scikit-learn.
+# 2. A scikit-learn pipeline, as for any other estimator.
 prepared = make_column_transformer(
     (OneHotEncoder(), ["district"]),
     (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), ["size"]),
@@ -45,9 +44,9 @@ grid = {
     "parkregressor__penalty": [1e-5, 1e-3],
 }
 search = GridSearchCV(pipeline, grid, cv=3).fit(train, y_train)
-print(f"by hand, without the date: R2 {search.score(test, y_test):.3f} with {search.best_params_}")
+print(f"pipeline without the date: R2 {search.score(test, y_test):.3f} with {search.best_params_}")
 
-# 3. Labels and their probabilities, from the same frame.
+# 3. Labels and their probabilities, from the same data frame.
 dear, dear_test = (np.where(y > 900, "dear", "cheap") for y in (y_train, y_test))
 labels = ParKClassifier(kernel=Matern(8.0), penalty=1e-4, metric="standard", random_state=0)
 labels.fit(train, dear)

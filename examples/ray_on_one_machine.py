@@ -1,7 +1,7 @@
-"""The same fit on threads and on a Ray cluster: tasks, files, and the same numbers.
+"""Run the same fit on threads and on Ray, and compare the predictions.
 
-engine="ray" starts Ray here, on this machine, for there is no cluster to connect to. On a real one
-nothing changes but the address, and the checkpoint must be a folder that all machines see.
+Without a cluster to connect to, engine="ray" starts Ray on this machine. On a cluster you set the
+address, and the checkpoint must be a folder or URL that all machines can reach.
 """
 
 import os
@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parkrr import ParKRegressor, scan_parquet
-from parkrr.kernels import Matern
+from parkrr import Matern, ParKRegressor, scan_parquet
 
-# Neither a warning about GPUs that are not there, nor tasks that end because others on this
-# machine use its memory. Read when Ray is imported.
+# Ray reads these when it is imported: no warning about missing GPUs, and no task is stopped
+# because other programs use the memory of this machine.
 os.environ.update(RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_memory_monitor_refresh_ms="0")
 import ray
 
@@ -46,6 +45,6 @@ with tempfile.TemporaryDirectory() as folder:
 
     last = pq.read_table(f"{folder}/month-3.parquet")
     same = np.array_equal(here.predict(last), there.predict(last))
-    print(f"the same predictions to the last bit: {same}")
+    print(f"identical predictions: {same}")
     results = sorted(path.name for path in Path(folder, "ray").iterdir())
     print(f"{len(results)} files in the checkpoint: {', '.join(results[:4])}, ...")

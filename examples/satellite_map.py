@@ -1,8 +1,8 @@
-"""A map with clouds in it: temperatures, how sure they are, and where nothing was seen.
+"""Fill the clouds in a temperature map, with prediction intervals and novelty.
 
-Land surface temperatures measured by a satellite, from the file satellite.parquet in the folder
-PARKRR_DATA, or made up. What lay under clouds is kept aside to check the answers there.
-Draws a picture, `python satellite_map.py map.png` draws it there.
+The rows are land surface temperatures from satellite.parquet in the folder PARKRR_DATA, or a
+synthetic field if that file is missing. Pixels under clouds are never fitted, only used to check
+the predictions. `python satellite_map.py map.png` writes the plot to map.png.
 """
 
 import os
@@ -15,20 +15,18 @@ import numpy as np
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from parkrr import ParKRegressor
-from parkrr.kernels import Laplacian
-from parkrr.partition.centroids import Blend
+from parkrr import Blend, Laplacian, ParKRegressor
 
 
-def measured(path):
-    """Longitude, latitude, temperature, and whether a cloud hid it."""
+def read_map(path):
+    """Return longitude, latitude, temperature, and whether a cloud hides the pixel."""
     table = pq.read_table(path)
     columns = (table[name].to_numpy().astype(float) for name in ("lon", "lat", "target"))
     return *columns, table["split"].to_numpy() == "test"
 
 
-def made_up(width=500, height=300):
-    """The same of a field with waves of many lengths, and round clouds."""
+def synthetic_map(width=500, height=300):
+    """Return the same for a field with waves of many lengths, and round clouds."""
     rng = np.random.default_rng(0)
     x, y = (axis.ravel() / 120 for axis in np.meshgrid(np.arange(width), np.arange(height)))
     waves = rng.normal(size=(60, 2)) * rng.uniform(1, 8, (60, 1))
@@ -39,14 +37,14 @@ def made_up(width=500, height=300):
 
 
 path = Path(os.environ.get("PARKRR_DATA", "."), "satellite.parquet")
-lon, lat, temperature, hidden = measured(path) if path.exists() else made_up()
+lon, lat, temperature, hidden = read_map(path) if path.exists() else synthetic_map()
 X = np.column_stack([lon, lat])
 column, row = (np.unique(v, return_inverse=True)[1] for v in (lon.round(4), lat.round(4)))
-shown = (column % 2 == 0) & (row % 2 == 0)  # a quarter of the pixels, which no model sees
+shown = (column % 2 == 0) & (row % 2 == 0)  # a quarter of the pixels, never fitted
 seen = np.random.default_rng(0).permutation(np.flatnonzero(~hidden & ~shown))[:14_000]
 
-# Kernel and penalty by hand: what is "auto" is chosen on rows drawn at random, which have
-# neighbours on all sides, and a gap wants a kernel that is rough and reaches far.
+# Kernel and penalty are set by hand. "auto" chooses them on rows drawn at random, which have
+# neighbours on all sides; a hole in the map needs a rough kernel with a long lengthscale.
 model = ParKRegressor(
     kernel=Laplacian(0.5),
     penalty=1e-8,
@@ -61,20 +59,20 @@ prediction = model.predict(X[shown])
 lower, upper = model.predict_interval(X[shown], coverage=0.9)
 novelty = model.novelty(X[shown])
 
-held = (lower <= truth) & (truth <= upper)
-print(f"in the open {held[~cloudy].mean():.2f} of temperatures lie in their 0.9 interval,")
-print(f"under clouds {held[cloudy].mean():.2f}: new kinds of places, where nothing is promised")
+covered = (lower <= truth) & (truth <= upper)
+print(f"coverage of 0.9 intervals under a clear sky: {covered[~cloudy].mean():.2f}")
+print(f"coverage under clouds, far from training rows: {covered[cloudy].mean():.2f}")
 edges = np.quantile(novelty[cloudy], [0, 0.25, 0.5, 0.75, 1])
 for low, high in pairwise(edges):
     there = cloudy & (low <= novelty) & (novelty <= high)
-    off = np.abs(prediction - truth)[there].mean()
-    print(f"novelty {low:.2f} to {high:.2f}: off by {off:.2f} degrees on average")
+    error = np.abs(prediction - truth)[there].mean()
+    print(f"novelty {low:.2f} to {high:.2f}: mean absolute error {error:.2f} degrees")
 
 panels = [
-    ("What the satellite saw", np.where(cloudy, np.nan, truth), "inferno", "degrees C"),
+    ("Measured by the satellite", np.where(cloudy, np.nan, truth), "inferno", "degrees C"),
     ("Prediction", prediction, "inferno", "degrees C"),
     ("Width of the 0.9 interval", upper - lower, "viridis", "degrees C"),
-    ("Novelty", novelty, "bone_r", "0 seen before, 1 never seen"),
+    ("Novelty", novelty, "bone_r", "0 near training rows, 1 far away"),
 ]
 figure = Figure(figsize=(11, 7.6), layout="constrained")
 axes = figure.subplots(2, 2, sharex=True, sharey=True)
@@ -104,6 +102,6 @@ figure.get_layout_engine().set(h_pad=0.06)
 figure.supxlabel("longitude", fontsize=9)
 figure.supylabel("latitude", fontsize=9)
 
-picture = sys.argv[1] if len(sys.argv) > 1 else Path(tempfile.mkdtemp(), "map.png")
-figure.savefig(picture, dpi=110)
-print(f"{picture} shows it")
+path = sys.argv[1] if len(sys.argv) > 1 else Path(tempfile.mkdtemp(), "map.png")
+figure.savefig(path, dpi=110)
+print(f"plot written to {path}")

@@ -1,6 +1,7 @@
-"""How long will a taxi ride take? Ten lines, and what to look at afterwards.
+"""Fit, predict and inspect: how long does a taxi ride take?
 
-The rides are a sample of those in taxi1m.parquet in the folder PARKRR_DATA, or made up.
+The rides are a sample of taxi1m.parquet in the folder PARKRR_DATA, or synthetic if that file is
+missing.
 """
 
 import os
@@ -13,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from parkrr import ParKRegressor
 
 
-def made_up(n):
+def synthetic(n):
     """Rides across a square city, slow in the afternoon and in the centre."""
     rng = np.random.default_rng(0)
     rides = pd.DataFrame(rng.uniform(-3, 3, (n, 4)), columns=["from_x", "from_y", "to_x", "to_y"])
@@ -25,20 +26,21 @@ def made_up(n):
 
 
 path = Path(os.environ.get("PARKRR_DATA", "."), "taxi1m.parquet")
-rides = pd.read_parquet(path).sample(6000, random_state=0) if path.exists() else made_up(6000)
+rides = pd.read_parquet(path).sample(6000, random_state=0) if path.exists() else synthetic(6000)
 X, y = rides.drop(columns=["target", "split"], errors="ignore"), rides["target"] / 60  # minutes
 
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-model = ParKRegressor(time_budget=5, random_state=0)  # seconds; without it half a minute
+model = ParKRegressor(time_budget=5, random_state=0)  # seconds
 model.fit(X_train, y_train)
 print(f"R2 {model.score(X_test, y_test):.3f} on {len(X_test):,} rides")
 
 minutes = model.predict(X_test)
 lower, upper = model.predict_interval(X_test, coverage=0.9)
-held = np.mean((lower <= y_test) & (y_test <= upper))
-print(f"the first: {minutes[0]:.0f} minutes, {lower[0]:.0f} to {upper[0]:.0f}; {held:.2f} hold")
+covered = np.mean((lower <= y_test) & (y_test <= upper))
+print(f"first test ride: {minutes[0]:.0f} minutes, interval {lower[0]:.0f} to {upper[0]:.0f}")
+print(f"{covered:.2f} of the test rides lie in their 0.9 interval")
 
 print(f"chosen: {model.chosen_.params['kernel']}, penalty {model.chosen_.params['penalty']:.1e}")
-print("what matters:", dict(zip(X, model.feature_importances_.round(2).tolist(), strict=True)))
+print("importances:", dict(zip(X, model.feature_importances_.round(2).tolist(), strict=True)))
 print("seconds:", {step: round(seconds, 1) for step, seconds in model.seconds_.items()})
 print(pd.DataFrame(model.report_)[["rows", "centers", "solver", "seconds"]])

@@ -2,7 +2,7 @@
 
     PARKRR_MODEL=trips.park uvicorn --factory --app-dir examples/service app:service
 
-README.md beside this file says what goes in and what comes out.
+README.md beside this file describes requests and responses.
 """
 
 import asyncio
@@ -32,34 +32,32 @@ from pydantic import (
 )
 from starlette.requests import ClientDisconnect
 
-from parkrr import load
-from parkrr.data.encoders import Category, DateTime
+from parkrr import LocalEngine, load
 from parkrr.errors import ParKError
-from parkrr.runtime.engine import LocalEngine
 
-DRAINED = 8  # times the most bytes: so much is read and dropped, so that a client hears the answer
+DRAINED = 8  # times the limit is read and dropped, so that a client receives the response
 BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds
 MOST_COMPLAINTS = 5  # in one message
-LEFT = 499  # a client that went away; nobody reads this status but the metrics
+LEFT = 499  # the client disconnected; only the metrics use this status
 STRICT = ConfigDict(strict=True, extra="forbid")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """From environment variables PARKRR_MODEL, PARKRR_COVERAGE and so on.
+    """Settings from the environment variables PARKRR_MODEL, PARKRR_COVERAGE and so on.
 
     Parameters
     ----------
     model
         The file that `save` wrote.
     coverage
-        Of intervals.
+        Coverage of the intervals.
     most_rows, most_bytes
-        Of one request.
+        Limits of one request.
     threads, waiting
-        Requests that are answered at a time, and that may wait for that.
-    read_seconds, answer_seconds
-        Within which a body must have come, and within which it is answered.
+        Requests that are computed at a time, and requests that may wait.
+    read_seconds, predict_seconds
+        Time limits for receiving a body and for its predictions.
     """
 
     model: str
@@ -69,11 +67,11 @@ class Settings:
     threads: int = 2
     waiting: int = 128
     read_seconds: float = 10.0
-    answer_seconds: float = 30.0
+    predict_seconds: float = 30.0
 
     @classmethod
     def from_environment(cls):
-        """What the environment says; defaults elsewhere."""
+        """Read the environment; other settings keep their defaults."""
         given = {f.name: os.environ.get(f"PARKRR_{f.name.upper()}") for f in fields(cls)}
         if not given["model"]:
             raise SystemExit("set PARKRR_MODEL to the file of a model that save() wrote")
@@ -81,7 +79,7 @@ class Settings:
 
 
 class Refused(Exception):
-    """A request that is not answered, with a status and why."""
+    """A request that is refused, with a status and a reason."""
 
     def __init__(self, status, message):
         super().__init__(status, message)
@@ -89,19 +87,19 @@ class Refused(Exception):
 
 
 class Scorer:
-    """From the bytes of a request to those of an answer; knows nothing of the web."""
+    """Turns the bytes of a request into those of a response; independent of HTTP."""
 
     def __init__(self, settings):
-        torch.set_num_threads(1)  # requests share the cores, not one request all of them
+        torch.set_num_threads(1)  # one core a request
         self.model = load(settings.model).set_params(engine=LocalEngine(n_threads=1))
         self.coverage, self.most_rows = settings.coverage, settings.most_rows
         self.kinds = kinds_of(self.model)
         self.batch = batch_of(self.kinds, settings.most_rows)
         something = 0.0 if self.model.columns_ is None else None
-        self.columns(self.table([dict.fromkeys(self.kinds, something)]))  # what is wrong shows now
+        self.columns(self.table([dict.fromkeys(self.kinds, something)]))  # fail early
 
     def __call__(self, body):
-        """The number of rows, and the answer."""
+        """Return the number of rows and the response."""
         try:
             rows = self.batch.model_validate_json(body).rows
         except ValidationError as error:
@@ -110,13 +108,13 @@ class Scorer:
             columns = self.columns(self.table([row.model_dump(by_alias=True) for row in rows]))
         except ParKError as error:  # such as a number so large that the kernel overflows
             raise Refused(422, str(error)) from None
-        answers = [
+        predictions = [
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         ]
-        return len(rows), json.dumps({"answers": answers}, allow_nan=False).encode()
+        return len(rows), json.dumps({"predictions": predictions}, allow_nan=False).encode()
 
     def table(self, rows):
-        """Rows as the model wants them: with names if it was fitted to names."""
+        """Return rows as the model expects them: with names if it was fitted to names."""
         columns = {name: [row[name] for row in rows] for name in self.kinds}
         if not hasattr(self.model, "feature_names_in_"):
             return np.column_stack(list(columns.values())).astype(float)
@@ -124,30 +122,30 @@ class Scorer:
         return pa.table(arrays)
 
     def columns(self, table):
-        """Answers by name, as lists."""
-        model, found = self.model, {}
-        found["prediction"] = model.predict(table).tolist()
+        """Return the outputs by name, as lists."""
+        model, outputs = self.model, {}
+        outputs["prediction"] = model.predict(table).tolist()
         if hasattr(model, "classes_"):
             labels = model.classes_.astype(str).tolist()
             shares = model.predict_proba(table).tolist()
-            found["probability"] = [dict(zip(labels, row, strict=True)) for row in shares]
+            outputs["probability"] = [dict(zip(labels, row, strict=True)) for row in shares]
         else:
             lower, upper = model.predict_interval(table, self.coverage)
-            found |= {"lower": lower.tolist(), "upper": upper.tolist()}
-        return found | {"novelty": model.novelty(table).tolist()}
+            outputs |= {"lower": lower.tolist(), "upper": upper.tolist()}
+        return outputs | {"novelty": model.novelty(table).tolist()}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a column holds: in JSON, in words and in Arrow."""
+    """The type of a column: in JSON, as text for people, and in Arrow."""
 
     type: object
-    words: str
+    text: str
     arrow: pa.DataType
 
 
-def as_moment(value):
-    """A date or a moment as one without a time zone, that of UTC."""
+def as_datetime(value):
+    """Return a date, or a date and time, as a UTC datetime without a time zone."""
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
     if value.tzinfo is None:
@@ -159,25 +157,25 @@ def as_moment(value):
 
 
 def as_time(value):
-    """A time of day, if it is that of the clock on the wall."""
+    """Return a time of day, which must have no time zone."""
     if value.tzinfo is not None:
         raise ValueError("must have no time zone")
     return value
 
 
 Number = Annotated[FiniteFloat | bool, AfterValidator(float)]
-Date = Annotated[datetime | date, AfterValidator(as_moment)]
+Date = Annotated[datetime | date, AfterValidator(as_datetime)]
 Time = Annotated[time_of_day, AfterValidator(as_time)]
 NUMBER = Kind(Number | None, "number or null", pa.float64())
 NUMBER_ALWAYS = Kind(Number, "number", pa.float64())
-WORD = Kind(str | None, "text or null", pa.string())
-MOMENT = Kind(Date | None, "date or time or null", pa.timestamp("us"))
+CATEGORY = Kind(str | None, "text or null", pa.string())
+DATETIME = Kind(Date | None, "date or time or null", pa.timestamp("us"))
 TIME = Kind(Time | None, "time of day or null", pa.time64("us"))
 
 
 def kinds_of(model):
-    """The columns that a model wants, by name."""
-    if model.columns_ is None:  # fitted to numbers without gaps
+    """Return the columns that a model expects, by name."""
+    if model.columns_ is None:  # fitted to numbers without missing values
         names = getattr(model, "feature_names_in_", None)
         numbers = [f"x{k}" for k in range(model.n_features_in_)] if names is None else names
         return dict.fromkeys(numbers, NUMBER_ALWAYS)
@@ -185,15 +183,17 @@ def kinds_of(model):
 
 
 def kind_of(column):
-    if isinstance(column, Category):
-        return WORD
-    if isinstance(column, DateTime):
-        return MOMENT if column.elapsed else TIME
+    """Return the kind of one column of the fit."""
+    kind = type(column).__name__
+    if kind == "Category":
+        return CATEGORY
+    if kind == "DateTime":
+        return DATETIME if column.elapsed else TIME
     return NUMBER
 
 
 def batch_of(kinds, most_rows):
-    """What a body must be: fields have aliases, for a column may have any name."""
+    """Return the schema of a body; fields have aliases because a column may have any name."""
     named = {
         f"column{k}": (kind.type, Field(alias=name)) for k, (name, kind) in enumerate(kinds.items())
     }
@@ -203,51 +203,52 @@ def batch_of(kinds, most_rows):
 
 
 def refusal(error, most_rows):
-    """What is wrong with a body, in words."""
-    found = {}
+    """Return an exception that describes what is wrong with a body."""
+    reasons = {}
     for one in error.errors(include_url=False, include_context=False, include_input=False):
         if one["type"] == "too_long":
             return Refused(413, f"rows must be at most {most_rows:,}; send several requests")
         place = ".".join(map(str, one["loc"][:3]))  # the fourth part names what a value might be
-        found.setdefault(place, one["msg"])
-    complaints = [f"{place}: {why}" if place else why for place, why in found.items()]
+        reasons.setdefault(place, one["msg"])
+    complaints = [f"{place}: {why}" if place else why for place, why in reasons.items()]
     more = len(complaints) - MOST_COMPLAINTS
     listed = "; ".join(complaints[:MOST_COMPLAINTS]) + (f"; and {more} more" if more > 0 else "")
-    return Refused(400 if "" in found else 422, listed)
+    return Refused(400 if "" in reasons else 422, listed)
 
 
 class Workers:
-    """A bounded number of threads, before which a bounded number of requests wait."""
+    """A bounded pool of threads with a bounded queue."""
 
     def __init__(self, settings):
         self.pool = ThreadPoolExecutor(settings.threads)
         self.places = threading.BoundedSemaphore(settings.threads + settings.waiting)
-        self.seconds = settings.answer_seconds
+        self.seconds = settings.predict_seconds
 
     async def run(self, work, body, request):
-        """work(body) on a thread, unless time is up or the client gone before it has begun.
+        """Run work(body) on a thread, unless time is up or the client disconnects first.
 
-        What has begun goes on, unheard. Without a look at who left, two clients who sent 100 rows
-        and hung up kept all threads busy and 38 others waited for up to 4 s.
+        Work that has started runs to its end. Without a check for disconnected clients, two
+        clients that sent 100 rows and hung up kept all threads busy, and 38 others waited for up
+        to 4 s.
         """
         if not self.places.acquire(blocking=False):
             raise Refused(503, "too many requests are waiting; try again in a second")
         future = self.pool.submit(work, body)
         future.add_done_callback(lambda _: self.places.release())
-        answer, leaving = asyncio.wrap_future(future), asyncio.ensure_future(request.receive())
+        result, leaving = asyncio.wrap_future(future), asyncio.ensure_future(request.receive())
         first = asyncio.FIRST_COMPLETED
-        done, late = await asyncio.wait({answer, leaving}, timeout=self.seconds, return_when=first)
+        done, late = await asyncio.wait({result, leaving}, timeout=self.seconds, return_when=first)
         for one in late:
             one.cancel()
-        if answer in done:
-            return answer.result()
+        if result in done:
+            return result.result()
         if leaving in done:
             raise Refused(LEFT, "the client left")
-        raise Refused(503, f"not answered within {self.seconds:g} s; send fewer rows")
+        raise Refused(503, f"not finished within {self.seconds:g} s; send fewer rows")
 
 
 class Metrics:
-    """Counts, and the text in which Prometheus reads them. Used by the event loop alone."""
+    """Counters in the text format of Prometheus. Used by the event loop only."""
 
     def __init__(self):
         self.requests = Counter()
@@ -276,7 +277,7 @@ class Metrics:
 
 
 class Counted:
-    """Counts every answer, and clients who left before one."""
+    """Counts every response, and clients that disconnect before one."""
 
     def __init__(self, app, metrics, paths):
         self.app, self.metrics, self.paths = app, metrics, paths
@@ -299,7 +300,7 @@ class Counted:
 
 
 async def read_body(request, most_bytes):
-    """The body, if it is not too large."""
+    """Return the body, if it is not too large."""
     said = int(request.headers.get("content-length", 0))
     parts, total = [], 0
     if said <= DRAINED * most_bytes:
@@ -315,7 +316,7 @@ async def read_body(request, most_bytes):
 
 
 async def received(request, settings):
-    """The body, if it comes in time and whole."""
+    """Return the body, if it arrives complete and in time."""
     try:
         reading = read_body(request, settings.most_bytes)
         return await asyncio.wait_for(reading, settings.read_seconds)
@@ -326,7 +327,7 @@ async def received(request, settings):
 
 
 def service(settings=None):
-    """The application; settings from the environment unless given."""
+    """Return the application, with settings from the environment unless given."""
     settings = settings or Settings.from_environment()
     scorer, workers, metrics = Scorer(settings), Workers(settings), Metrics()
 
@@ -340,7 +341,7 @@ def service(settings=None):
 
     @app.exception_handler(Refused)
     async def refused(request, error):
-        # What is left of the body is of no use, nor is the connection that it comes on.
+        # The rest of the body is useless, and so is its connection.
         headers = {"connection": "close"} if error.status in (408, 413) else {}
         headers |= {"retry-after": "1"} if error.status == 503 else {}
         said = json.dumps({"detail": error.message}).encode()
@@ -355,7 +356,7 @@ def service(settings=None):
 
     @app.get("/health")
     async def health():
-        columns = {name: kind.words for name, kind in scorer.kinds.items()}
+        columns = {name: kind.text for name, kind in scorer.kinds.items()}
         return {"status": "ok", "model": type(scorer.model).__name__, "columns": columns}
 
     @app.get("/metrics")

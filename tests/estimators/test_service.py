@@ -1,4 +1,4 @@
-"""The example service on a real server: answers, refusals, clients that misbehave."""
+"""The example service on a real server: responses, refusals, clients that misbehave."""
 
 import importlib.util
 import json
@@ -44,7 +44,7 @@ SECONDS = 10.0  # after which a test would rather fail
 
 @contextmanager
 def served(model, **settings):
-    """A client of a server that answers with the model of that file."""
+    """A client of a server with the model of that file."""
     app = APP.service(APP.Settings(str(model), **settings))
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
     server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
@@ -92,12 +92,12 @@ def client(path):
 @pytest.fixture
 def held(monkeypatch):
     """Answers wait until told to go on; the first to begin says so."""
-    begun, go, answer = threading.Event(), threading.Event(), APP.Scorer.__call__
+    begun, go, response = threading.Event(), threading.Event(), APP.Scorer.__call__
 
     def slowly(self, body):
         begun.set()
         assert go.wait(SECONDS)
-        return answer(self, body)
+        return response(self, body)
 
     monkeypatch.setattr(APP.Scorer, "__call__", slowly)
     yield begun, go
@@ -126,10 +126,10 @@ def counted(client, status):
     return int(line[1]) if line else 0
 
 
-def test_answers_are_those_of_the_model(client, model):
+def test_predictions_are_those_of_the_model(client, model):
     frame = TRIPS[1:9].assign(begin=TRIPS["begin"].astype(str))
     found = pd.DataFrame(
-        post(client, *frame.to_dict("records")).raise_for_status().json()["answers"]
+        post(client, *frame.to_dict("records")).raise_for_status().json()["predictions"]
     )
     lower, upper = model.predict_interval(TRIPS[1:9], 0.9)
     expected = {"prediction": model.predict(TRIPS[1:9]), "lower": lower, "upper": upper}
@@ -140,7 +140,7 @@ def test_answers_are_those_of_the_model(client, model):
 
 def test_null_is_a_gap_and_a_time_zone_is_heeded(client, model):
     rows = [TRIP | {"km": None, "sky": None}, TRIP | {"begin": "2024-01-02T12:00:00+02:00"}]
-    found = [answer["prediction"] for answer in post(client, *rows).json()["answers"]]
+    found = [response["prediction"] for response in post(client, *rows).json()["predictions"]]
     frame = pd.DataFrame([TRIP, TRIP])
     frame["begin"] = pd.to_datetime(frame["begin"])
     frame.loc[0, ["km", "sky"]] = None
@@ -149,18 +149,18 @@ def test_null_is_a_gap_and_a_time_zone_is_heeded(client, model):
 
 def test_a_truth_value_is_a_number_beside_numbers(client):
     rows = [TRIP | {"_night": night} for night in (1.0, True, 0, False)]
-    one, true, zero, false = post(client, *rows).raise_for_status().json()["answers"]
+    one, true, zero, false = post(client, *rows).raise_for_status().json()["predictions"]
     assert (one, zero) == (true, false)
 
 
-def test_a_classifier_answers_with_probabilities(folder):
+def test_a_classifier_returns_probabilities(folder):
     X = RNG.normal(size=(200, 2))
     model = ParKClassifier(Gaussian(1.0), 1e-2, **SETTINGS).fit(X, np.where(X[:, 0] > 0, "a", "b"))
     model.save(folder / "labels.park")
     with served(folder / "labels.park") as client:
-        [answer] = post(client, {"x0": 3.0, "x1": 0.0}).raise_for_status().json()["answers"]
-    assert answer["prediction"] == model.predict([[3.0, 0.0]])[0]
-    assert answer["probability"]["a"] == pytest.approx(model.predict_proba([[3.0, 0.0]])[0, 0])
+        [response] = post(client, {"x0": 3.0, "x1": 0.0}).raise_for_status().json()["predictions"]
+    assert response["prediction"] == model.predict([[3.0, 0.0]])[0]
+    assert response["probability"]["a"] == pytest.approx(model.predict_proba([[3.0, 0.0]])[0, 0])
 
 
 WRONG = {
@@ -180,9 +180,9 @@ WRONG = {
 
 @pytest.mark.parametrize(("body", "status", "why"), WRONG.values(), ids=WRONG)
 def test_a_body_that_is_none_is_refused_in_words(body, status, why, client):
-    answer = client.post("/predict", content=body)
-    assert answer.status_code == status
-    assert why in answer.json()["detail"]
+    response = client.post("/predict", content=body)
+    assert response.status_code == status
+    assert why in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -198,38 +198,38 @@ def test_a_body_that_is_none_is_refused_in_words(body, status, why, client):
     ids=lambda value: str(value)[:30],
 )
 def test_a_wrong_value_is_named_by_row_and_column(change, why, client):
-    answer = post(client, TRIP, TRIP | change)
-    assert answer.status_code == 422
-    assert why in answer.json()["detail"]
+    response = post(client, TRIP, TRIP | change)
+    assert response.status_code == 422
+    assert why in response.json()["detail"]
 
 
 def test_numbers_that_are_none_are_refused(client):
     body = json.dumps({"rows": [TRIP | {"km": float("nan")}]}).encode()
-    answer = client.post("/predict", content=body)
-    assert answer.status_code == 422
-    assert "rows.0.km: Input should be a finite number" in answer.json()["detail"]
+    response = client.post("/predict", content=body)
+    assert response.status_code == 422
+    assert "rows.0.km: Input should be a finite number" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("km", [1e308, -1e308, 1e-320])
-def test_wild_numbers_are_answered(km, client):
+def test_wild_numbers_are_predicted(km, client):
     assert post(client, TRIP | {"km": km}).status_code == 200
 
 
 def test_too_many_rows_are_refused(client):
-    answer = post(client, *[TRIP] * (MOST_ROWS + 1))
-    assert answer.status_code == 413
-    assert "rows must be at most 50" in answer.json()["detail"]
+    response = post(client, *[TRIP] * (MOST_ROWS + 1))
+    assert response.status_code == 413
+    assert "rows must be at most 50" in response.json()["detail"]
 
 
 def test_a_body_that_is_too_large_is_refused(client):
-    answer = client.post("/predict", content=b" " * (MOST_BYTES + 1))
-    assert answer.status_code == 413
-    assert "at most 20,000 bytes" in answer.json()["detail"]
+    response = client.post("/predict", content=b" " * (MOST_BYTES + 1))
+    assert response.status_code == 413
+    assert "at most 20,000 bytes" in response.json()["detail"]
 
 
 def test_a_body_that_does_not_say_how_large_it_is_is_refused_when_it_is(client):
-    answer = client.post("/predict", content=(b" " * 1000 for _ in range(30)))
-    assert answer.status_code == 413
+    response = client.post("/predict", content=(b" " * 1000 for _ in range(30)))
+    assert response.status_code == 413
 
 
 def test_a_body_of_a_gigabyte_is_refused_before_it_is_sent(client):
@@ -283,12 +283,12 @@ def test_what_has_no_place_to_wait_is_sent_away(path, held):
     assert (second.status_code, second.headers["retry-after"]) == (503, "1")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(path, held):
-    with served(path, answer_seconds=0.1) as client:
-        answer = post(client, TRIP)
+def test_a_prediction_that_takes_too_long_is_given_up(path, held):
+    with served(path, predict_seconds=0.1) as client:
+        response = post(client, TRIP)
         assert client.get("/health").status_code == 200
-    assert answer.status_code == 503
-    assert "not answered within 0.1 s" in answer.json()["detail"]
+    assert response.status_code == 503
+    assert "not finished within 0.1 s" in response.json()["detail"]
 
 
 def test_metrics_count_requests_rows_and_seconds(path):
