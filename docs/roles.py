@@ -1,4 +1,4 @@
-"""Roles in docstrings, :class:`Gaussian` or :math:`x^2`, as links and plain formulas."""
+"""Turn roles in docstrings, :class:`Gaussian` or :math:`x^2`, into links and plain formulas."""
 
 import re
 
@@ -20,11 +20,11 @@ class Roles(griffe.Extension):
         """Once all objects are known."""
         if obj.docstring is not None:
             text = obj.docstring.value
-            obj.docstring.value = ROLE.sub(lambda found: told(obj, *found.groups()), text)
+            obj.docstring.value = ROLE.sub(lambda match: to_markdown(obj, *match.groups()), text)
 
 
-def told(obj, role, text):
-    """One role as Markdown."""
+def to_markdown(obj, role, text):
+    """Return one role as Markdown."""
     if role == "math":
         return f"`{formula(text)}`"
     name = text.rpartition(".")[2] if role != "mod" else text
@@ -32,7 +32,7 @@ def told(obj, role, text):
 
 
 def formula(text):
-    """LaTeX as plain text."""
+    """Return LaTeX as plain text."""
     text = re.sub(r"\\sqrt\{([^}]*)\}", r"√(\1)", text)
     for latex, plain in SIGNS:
         text = text.replace(latex, plain)
@@ -40,7 +40,7 @@ def formula(text):
 
 
 def path_of(obj, name):
-    """The full path of a name in the scope of an object."""
+    """Return the full path of a name in the scope of an object."""
     if name.startswith("parkrr."):
         return name
     scope = obj
