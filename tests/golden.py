@@ -271,7 +271,7 @@ def files(folder, n, seed, n_files=3):
 
 def written(model, source, folder, answers):
     """What predict_to writes, a column of numbers for each name."""
-    model.predict_to(source, folder, answers=answers)
+    model.predict_to(source, folder, outputs=answers)
     table = pq.read_table(folder)
     return {f"file {name}": np.array(table[name].to_pylist()) for name in table.column_names}
 

@@ -218,7 +218,7 @@ def test_class_weights_hold_for_files_too(tmp_path):
     model = settled(class_weight="balanced", **settings).fit(table)
     frame = pa.table({"a": X[:, 0], "b": X[:, 1]})
     assert model.predict_proba(frame)[:, 0].mean() > 0.25 > 2 * np.mean(y == "rare")
-    model.predict_to(table, tmp_path / "out", answers=["prediction", "probability"])
+    model.predict_to(table, tmp_path / "out", outputs=["prediction", "probability"])
     found = pq.read_table(tmp_path / "out" / "part-00000.parquet")
     np.testing.assert_allclose(
         np.array(found["probability"].to_pylist()), model.predict_proba(frame)

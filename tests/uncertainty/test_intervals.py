@@ -212,7 +212,7 @@ def test_answers_to_files_are_those_to_frames(tmp_path, solver):
     rows = scan_parquet(tmp_path / "rows.parquet", target="y")
     model = settled(n_centers=300, checkpoint=tmp_path / "c", solver=solver).fit(rows)
     answers = ("prediction", "interval", "std", "novelty")
-    model.predict_to(rows, tmp_path / "out", answers=answers, coverage=0.8)
+    model.predict_to(rows, tmp_path / "out", outputs=answers, coverage=0.8)
     found = pq.read_table(tmp_path / "out" / "part-00000.parquet")
     frame = table.select(["a", "b"])
     mean, std = model.predict(frame, return_std=True)
@@ -233,7 +233,7 @@ def test_a_coverage_that_cannot_be_leaves_no_folder_behind(model, tmp_path):
     pq.write_table(pa.table({"a": [1.0], "b": [1.0]}), tmp_path / "x.parquet")
     rows = scan_parquet(tmp_path / "x.parquet")
     with pytest.raises(ParameterError, match="coverage must be"):
-        model.predict_to(rows, tmp_path / "out", answers=["interval"], coverage=1.0)
+        model.predict_to(rows, tmp_path / "out", outputs=["interval"], coverage=1.0)
     assert not (tmp_path / "out").exists()
 
 
@@ -241,6 +241,6 @@ def test_a_column_of_answers_cannot_be_a_key(model, tmp_path):
     pq.write_table(pa.table({"a": [1.0], "b": [1.0], "lower": [1]}), tmp_path / "x.parquet")
     rows = scan_parquet(tmp_path / "x.parquet", features=["a", "b"])
     with pytest.raises(ParameterError, match="keys must not hold 'lower'"):
-        model.predict_to(rows, tmp_path / "out", keys=["lower"], answers=["interval"])
+        model.predict_to(rows, tmp_path / "out", keys=["lower"], outputs=["interval"])
     with pytest.raises(ParameterError, match="answers must be one of"):
-        model.predict_to(rows, tmp_path / "out", answers=["probability"])
+        model.predict_to(rows, tmp_path / "out", outputs=["probability"])

@@ -22,7 +22,7 @@ from parkrr.data import (
 )
 from parkrr.errors import ModelFileError, ParameterError, StorageError
 from parkrr.estimators.classifier import ParKClassifier
-from parkrr.estimators.loading import load
+from parkrr.estimators.load import load
 from parkrr.estimators.regressor import ParKRegressor
 from parkrr.kernels import Radial, as_kernel
 

@@ -1,18 +1,18 @@
-"""What the two estimators share: parameters, the fit, files."""
+"""What the two estimators share: parameters, the fit, updates and files."""
 
 import time
 import warnings
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from parkrr.data import (
@@ -21,21 +21,19 @@ from parkrr.data import (
     Block,
     Columns,
     ParquetTable,
-    Target,
     as_source,
     as_tensor,
     check_weights,
+    encode_frame,
     frame_table,
     learn_frame,
     merged,
     naming,
-    real,
 )
-from parkrr.errors import ParameterError
-from parkrr.estimators.fitted import Fitted
+from parkrr.errors import ParameterError, check_one_of
 from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
-from parkrr.out_of_core import stream
+from parkrr.out_of_core import FilePredictor, numbers_only, stream, write_predictions
 from parkrr.park import (
     CellReport,
     CellStatistics,
@@ -50,6 +48,7 @@ from parkrr.park import (
     updated,
 )
 from parkrr.partition import Blend
+from parkrr.persistence import save_estimator
 from parkrr.planning import (
     Plan,
     check_keeping,
@@ -66,17 +65,39 @@ from parkrr.planning import (
 )
 from parkrr.runtime import Engine, as_engine, check_device, give_back, moved, process_bytes
 from parkrr.tuning import Chosen, TuningLog
-from parkrr.uncertainty import add_cell_errors
+from parkrr.uncertainty import DiagnosticRows, Predictor, add_cell_errors
 
-PLAN_ROWS = 20_000  # that a plan looks at
-SMALL_STATISTICS = 2**20  # bytes, 360 centres in one cell
-SUMMED_ROWS = 2**16  # that are added up at a time
+PLAN_ROWS = 20_000  # that a plan reads of an array
+SMALL_STATISTICS = 2**20  # bytes that keep_statistics="auto" keeps: 360 centres in one cell
+STATISTICS_ROWS = 2**16  # added to the statistics at a time
 
 
-class ParKEstimator(Fitted):
-    """What the two estimators share: parameters, their rules, and a multi-output fit."""
+class FitOutcome(NamedTuple):
+    """What a fit returns to the estimator, whether its rows were in memory or on disk."""
 
-    _updating = False  # while the first rows of a stream are fitted
+    result: FitResult
+    settings: FitSettings  # with every choice made
+    log: TuningLog
+    sample: Tensor  # training rows on which feature importance is computed, (r, d)
+    blocks: Iterable[Block]  # all training rows, from which statistics are computed
+    seconds: dict[str, float]  # of every step
+    columns: Columns | None = None  # how columns of a table become numbers
+    classes: NDArray[Any] | None = None  # labels found in files
+
+
+class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
+    """Parameters and methods of both estimators; see :class:`ParKRegressor`."""
+
+    _kind: ClassVar[str]  # name in a model file, whatever a subclass is called
+    _outputs: ClassVar[tuple[str, ...]]  # what predict_to can write
+    model_: Model
+    columns_: Columns | None
+    one_output_: bool = True  # a regressor sets it in fit
+    chosen_: Chosen
+    report_: list[CellReport]
+    seconds_: dict[str, float]
+    validation_rows_: DiagnosticRows
+    statistics_: CellStatistics | None = None
 
     def __init__(
         self,
@@ -128,65 +149,36 @@ class ParKEstimator(Fitted):
         self.progress = progress
         self.random_state = random_state
 
-    def _fit(self, X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        """Fit all columns of Y (n, t) at once."""
-        rows = as_source(X, Y, sample_weight, check_device(self.device))
-        self._fit_rows(rows, as_seed(self.random_state), self._parameters())
-        self._name(self.columns_)
-
-    def _parameters(self) -> dict[str, Any]:
-        """Parameters; a first :meth:`partial_fit` keeps statistics whatever they say."""
-        params: dict[str, Any] = self.get_params(deep=False)
-        return params | ({"keep_statistics": True} if self._updating else {})
-
-    def _fit_rows(self, rows: ArraySource, seed: int, params: dict[str, Any]) -> None:
-        """Fit all targets of rows in memory at once."""
-        wish = wish_of(params)
-        # Each of few rows is left out in turn: with all its copies, or it would predict itself.
-        rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
-        sizes = checked_shape(params, rows)
-        park = park_of(params, wish, sizes, rows.n_rows, seed)
-        park, diary = chosen_park(park, wish, patience(params), rows)
-        give_back()  # what choosing took, before cells take theirs
-        result = park.fit(rows)
-        sample = rows.sample(importance.ROWS, park.seed).X
-        self._keep(result, park, diary, sample)
-        self._keep_sums(rows.blocks(SUMMED_ROWS), params)
-
-    @contextmanager
-    def _first_rows(self) -> Iterator[None]:
-        """A fit inside keeps statistics."""
-        self._updating = True
-        try:
-            yield
-        finally:
-            del self._updating
-
-    def _keep_sums(self, blocks: Iterable[Block], params: dict[str, Any]) -> None:
-        """What updates need of the rows that were fitted, if it is to be kept."""
-        self.statistics_: CellStatistics | None = None
-        if keeps(params, self.report_, len(self.model_.intercept)):
-            start = time.perf_counter()
-            self.statistics_ = sums_of(self.model_, self.report_, blocks)
-            self.seconds_["statistics"] = time.perf_counter() - start
-
     def plan(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Plan:
-        """What a fit of these rows will be: cells, centres, peak memory, seconds of every step.
+        """Predict what a fit of these rows will need, without fitting.
 
-        Pieces of the fit are timed on this machine, which takes some two seconds; of files one row
-        group is read. What cannot be done within `max_memory` is refused, as by `fit`.
+        It times small pieces of the fit on your machine, which takes about two seconds. Of
+        files it reads one row group.
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for `fit`; y only says how many targets or classes there are.
+        X : array-like of shape (n, d), a frame, or the result of :func:`parkrr.scan_parquet`
+            Rows, as for :meth:`fit`.
+        y : array-like of shape (n,) or (n, t), default=None
+            Target; only the number of targets or classes is used. None stands for one target
+            or two classes.
+        sample_weight : array-like of shape (n,), default=None
+            Not used, so that you can pass what you pass to :meth:`fit`.
 
         Returns
         -------
         Plan
-            Print it; ``plan.plain()`` is a dict.
+            Cells, centres, peak memory, and seconds of every step. Print it for a summary;
+            ``plan.plain()`` is a dict.
+
+        Raises
+        ------
+        BudgetError
+            If the fit cannot be done within `max_memory`.
+        ParameterError
+            If a parameter of the estimator is not valid.
 
         Examples
         --------
@@ -196,53 +188,46 @@ class ParKEstimator(Fitted):
         >>> plan.cells, plan.centers
         (5, 20000)
         """
-        params, classify = self.get_params(deep=False), self._kind == "ParKClassifier"
+        params = self.get_params(deep=False)
         if isinstance(X, ParquetTable):
-            return plan_table(params, X, classify, 0)
-        names = frame_table(X)
-        if names is None:
+            return plan_table(params, X, classify=self._kind == "ParKClassifier", seed=0)
+        table = frame_table(X)
+        if table is None:
             X = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=1)
-        head = X[:PLAN_ROWS] if names is None else names[:PLAN_ROWS]
-        Y = np.zeros((len(head), self._outputs(y)))
-        if names is not None:
+        n, features = X.shape if table is None else table.shape
+        head = (X if table is None else table)[:PLAN_ROWS]
+        Y = np.zeros((len(head), self._n_outputs(y)))
+        if table is not None:
             head = learn_frame(head, Y, None).encode(head)
-        rows = ArraySource(as_tensor(head), as_tensor(Y))
-        n, features = (len(X), X.shape[1]) if names is None else names.shape
-        return plan_rows(params, rows, n, features)
-
-    def _update(self, X: Any, y: Any, sample_weight: Any, sign: float, decay: float) -> None:
-        """Add rows to what cells know, or take them away, and solve those cells again."""
-        check_is_fitted(self)
-        if self.statistics_ is None:
-            raise ParameterError(
-                "partial_fit and forget need keep_statistics=True in the fit before, or a model "
-                "that began with partial_fit, got neither"
-            )
-        rows = self._rows(X)
-        Y = self._targets(y, len(rows))  # (n, t)
-        w = self._weighed(y, sample_weight, len(rows))
-        weights = None if w is None else as_tensor(w)
-        sums, touched = added(
-            self.statistics_, self.model_, Block(rows, as_tensor(Y), weights), sign, decay
-        )
-        check_weights_left(sums, touched)
-        self.model_ = updated(self.model_, sums, touched)
-        self.statistics_, self.report_ = sums, told(self.report_, sums, touched)
-
-    @abstractmethod
-    def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
-        """Targets of n rows as the model was fitted to them, shape (n, t)."""
-
-    def _weighed(self, y: Any, sample_weight: Any, n: int) -> NDArray[np.float64] | None:
-        """Weights of n rows, or None."""
-        return None if sample_weight is None else check_weights(sample_weight, n)
+        return plan_rows(params, ArraySource(as_tensor(head), as_tensor(Y)), n, features)
 
     def forget(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
-        """Take rows that were learned before out of the model, as if it had never seen them.
+        """Remove rows that the model was fitted to, as if it had never seen them.
 
-        Their cells are solved again from what the other rows add up to; needs
-        ``keep_statistics=True`` or a model that began with `partial_fit`. Centres stay, even
-        those that were among these rows.
+        Only the cells of these rows are solved again, from the statistics of their other rows.
+        Centres stay, even those that were among the removed rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows that were passed to :meth:`fit` or :meth:`partial_fit`.
+        y : array-like of shape (n,) or (n, t)
+            Their targets or labels.
+        sample_weight : array-like of shape (n,), default=None
+            Their weights, if they had any.
+
+        Returns
+        -------
+        self
+            The updated estimator.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If the fit kept no statistics (see `keep_statistics`), or a cell would have less than
+            no rows left.
 
         Examples
         --------
@@ -258,116 +243,456 @@ class ParKEstimator(Fitted):
         self._update(X, y, sample_weight, sign=-1.0, decay=1.0)
         return self
 
-    def _outputs(self, y: ArrayLike | None) -> int:
-        """Columns that a target becomes."""
-        return 1 if y is None or np.ndim(y) == 1 else np.shape(y)[1]
+    def novelty(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Compute how far each row lies from the training rows of its cell.
 
-    def _fit_table(self, table: ParquetTable, y: Any, weight: Any, classify: bool) -> None:
-        """Fit rows of files, in memory if they fit there."""
-        if y is not None or weight is not None:
-            raise ParameterError(
-                "y and sample_weight must be columns of the files; name them as target= and "
-                "weight= of scan_parquet"
-            )
-        params, seed = self._parameters(), as_seed(self.random_state)
-        if stays_on_disk(table, params):
-            found = stream(table, params, seed, classify)
-            self._name_target(found.rows.target)
-            self._keep(found.result, found.settled, found.diary, found.looked_at)
-            del self.seconds_["partition"]  # of files that is the pass
-            self.seconds_ |= found.seconds
-            self._keep_sums(found.rows.blocks(), params)
-            self._name(found.rows.columns)
+        It is the part of a row, in feature space, that lies outside the span of the nearest
+        centres of its cell.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            From 0, at a centre, to 1, where no training row is near and predictions are close
+            to the mean.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> model.novelty([[1.0], [1000.0]]).round(3)
+        array([0., 1.])
+        """
+        rows = self._rows(X)
+        return self._predictor().novelty(rows, self._cores)
+
+    def save(self, path: str | Path, centers: str | None = None) -> float | None:
+        """Write the fitted model to one file, which :func:`parkrr.load` reads.
+
+        The file holds tensors and plain data, no code. Of the training rows it holds the
+        centres, and target and prediction of up to 2,000 validation rows. It is written
+        completely or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            File, or URL such as "s3://bucket/minutes.park". An existing file is replaced.
+        centers : {"float32", "float16"} or None, default=None
+            Round centres to this type for a smaller file; None keeps them as they are.
+
+        Returns
+        -------
+        float or None
+            How much rounding changes predictions, as a share of their spread (root mean squares
+            at up to 2,000 centres); None without rounding.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ModelFileError
+            If a model file cannot hold the model, such as one with a kernel of your own.
+        ParameterError
+            If `centers` is not valid, or centres are too large for it.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from parkrr import ParKRegressor, load
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> path = tempfile.mkdtemp() + "/sine.park"
+        >>> model.save(path)
+        >>> bool((load(path).predict(X) == model.predict(X)).all())
+        True
+        >>> model.save(path, centers="float32") < 1e-3
+        True
+        """
+        check_is_fitted(self)
+        return save_estimator(self, path, centers)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the fitted model as an ONNX file, for runtimes without Python.
+
+        The input "X" of shape (n, d) is float64 and finite. A regressor has the output
+        "prediction", with the shape of :meth:`predict`; a classifier has "label" of shape (n,)
+        and "probability" of shape (n, k). Intervals and novelty are not part of the file. Needs
+        onnx (``pip install 'parkrr[onnx]'``).
+
+        Parameters
+        ----------
+        path : str or Path
+            File, or URL. An existing file is replaced.
+
+        Returns
+        -------
+        None
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If the model has columns of categories, or dates and times, or a kernel of your own.
+
+        Examples
+        --------
+        >>> import numpy as np, onnxruntime, tempfile
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> path = tempfile.mkdtemp() + "/sine.onnx"
+        >>> model.to_onnx(path)
+        >>> [prediction] = onnxruntime.InferenceSession(path).run(["prediction"], {"X": X[:3]})
+        >>> bool(np.allclose(prediction, model.predict(X[:3])))
+        True
+        """
+        check_is_fitted(self)
+        from parkrr.persistence.onnx_export import to_onnx  # noqa: PLC0415 - optional
+
+        to_onnx(self, path)
+
+    def show_report(self, path: str | Path, X: Any = None, y: ArrayLike | None = None) -> None:
+        """Write a report on the fitted model as one HTML file that needs no other file.
+
+        It shows choices, cells, errors on validation rows, feature importance and plots. With
+        rows and targets it also shows where errors are large, jumps between cells, and the
+        bounds of the theory. Needs matplotlib (``pip install 'parkrr[plot]'``).
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write. An existing file is replaced.
+        X : array-like of shape (n, d), or a frame, default=None
+            Rows to report on, preferably rows that the model has not seen.
+        y : array-like of shape (n,) or (n, t), default=None
+            Their targets or labels.
+
+        Returns
+        -------
+        None
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from pathlib import Path
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> path = Path(tempfile.mkdtemp(), "report.html")
+        >>> model.show_report(path)
+        >>> "<html" in path.read_text()
+        True
+        """
+        check_is_fitted(self)
+        from parkrr.report.report import write_report  # noqa: PLC0415 - optional
+
+        write_report(self, path, X, y)
+
+    def predict_to(
+        self,
+        source: ParquetTable,
+        folder: str | Path,
+        keys: Sequence[str] = (),
+        outputs: Sequence[str] = ("prediction",),
+        coverage: float = 0.9,
+    ) -> int:
+        """Predict all rows of files and write Parquet files, one slice of rows at a time.
+
+        Parameters
+        ----------
+        source : ParquetTable
+            Result of :func:`parkrr.scan_parquet`. It needs no target.
+        folder : str or Path
+            Folder or URL for files named part-00000.parquet and so on. Rerunning the same call
+            after an interruption writes only the files that are missing.
+        keys : sequence of str, default=()
+            Columns of `source` to copy beside the outputs.
+        outputs : sequence of str, default=("prediction",)
+            What to write: "prediction" and "novelty"; for a regressor also "interval" (columns
+            "lower" and "upper") and "std"; for a classifier also "probability" (a list in the
+            order of `classes_`).
+        coverage : float, default=0.9
+            Share of targets that intervals are to contain, above 0 and below 1.
+
+        Returns
+        -------
+        int
+            Number of rows predicted by this call.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If `source` lacks a column, or an output is not one of those above.
+        CheckpointError
+            If `folder` holds predictions of another model or of other files.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> from parkrr import ParKRegressor, scan_parquet
+        >>> folder, x = tempfile.mkdtemp(), np.linspace(0, 6, 200)
+        >>> table = pa.table({"x": x, "y": np.sin(x), "trip": range(200)})
+        >>> pq.write_table(table, f"{folder}/rows.parquet")
+        >>> rows = scan_parquet(f"{folder}/rows.parquet", target="y", features=["x"])
+        >>> model = ParKRegressor(random_state=0, progress=False).fit(rows)
+        >>> model.predict_to(rows, f"{folder}/out", keys=["trip"], outputs=["interval"])
+        200
+        >>> pq.read_table(f"{folder}/out").column_names
+        ['trip', 'lower', 'upper']
+        """
+        check_is_fitted(self)
+        for name in outputs:
+            check_one_of("outputs", name, self._outputs)
+        predictor = self._predictor()
+        if "interval" in outputs:
+            predictor.check_coverage(coverage)
+        files = FilePredictor(
+            predictor,
+            self.columns_ or numbers_only(source, self.n_features_in_),
+            tuple(keys),
+            tuple(outputs),
+            float(coverage),
+            str(folder),
+        )
+        return write_predictions(files, source, as_engine(self.engine), self.progress)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        updates: bool = False,
+        classes: NDArray[Any] | None = None,
+    ) -> Self:
+        """Fit arrays, a frame or files; with `updates` keep statistics whatever is set.
+
+        A classifier takes its classes from `classes`, or from y if that is None.
+        """
+        params = self.get_params(deep=False)
+        if updates:
+            params["keep_statistics"] = True
+        if isinstance(X, ParquetTable):
+            if y is not None or sample_weight is not None:
+                raise ParameterError(
+                    "y and sample_weight must be columns of the files; name them as target= and "
+                    "weight= of scan_parquet"
+                )
+            classify = self._kind == "ParKClassifier"
+            outcome = fit_files(X, params, as_seed(self.random_state), classify)
+            if outcome.classes is not None:
+                self.classes_ = outcome.classes
+            else:
+                self.one_output_ = len(X.target) == 1
         else:
-            rows = learned(table, params, seed, classify)
-            self._name_target(rows.target)
-            loaded = moved(rows.load(as_engine(self.engine).local), check_device(self.device))
-            self._fit_rows(loaded, seed, left_of(params, process_bytes()))
-            self._name(rows.columns)
+            columns = None
+            # Only frames have this method. A frame of numbers without missing values is an array.
+            table = frame_table(X) if hasattr(X, "__arrow_c_stream__") else None
+            if table is not None:
+                columns = self._learn_columns(table, y, sample_weight)
+                X = columns.encode(table)
+            X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
+            rows = as_source(X, Y, w, check_device(self.device))
+            outcome = fit_rows(rows, params, as_seed(self.random_state), columns)
+        self._keep(outcome)
+        self.statistics_ = None
+        if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
+            start = time.perf_counter()
+            self.statistics_ = sums_of(self.model_, self.report_, outcome.blocks)
+            self.seconds_["statistics"] = time.perf_counter() - start
+        return self
 
-    def _name_target(self, target: Target) -> None:
-        """What the columns of a table say of the target."""
-        self._one_output = len(target.names) == 1
-        if target.classes is not None:
-            self.classes_ = target.classes
-
-    def _keep(self, result: FitResult, park: FitSettings, diary: TuningLog, sample: Tensor) -> None:
-        """What a fit leaves behind."""
-        start = time.perf_counter()
-        self.model_ = result.model
-        predicted = result.left_out.predictions(result.model, self._cores)  # (h, t)
-        self.report_: list[CellReport] = add_cell_errors(result.report, result.left_out, predicted)
-        self.n_cells_ = len(result.report)
-        self.n_iter_ = max(max(cell.iterations, 1) for cell in result.report)
-        seconds = {"partition": result.place_seconds, "cells": result.cells_seconds}
-        self.seconds_: dict[str, float] = diary.seconds | seconds
-        tried, how = self._learn_uncertainty(result, park, predicted)
-        self.seconds_["uncertainty"] = time.perf_counter() - start
-        settled = self._settled(park, result.model)
-        self.chosen_ = Chosen(settled, [*diary.tried, *tried], diary.seconds, how)
-        self.__dict__.pop("feature_importances_", None)  # of an earlier fit
-        if isinstance(park.kernel, Radial):
-            self.feature_importances_ = importance.importances(result.model, sample).cpu().numpy()
-        warn_unconverged(result.report, self.max_iter, self.tol)
-
-    def _settled(self, park: FitSettings, model: Model) -> dict[str, Any]:
-        """Parameters that fit the same model with nothing left to choose."""
-        names = ("kernel", "penalty", "n_cells", "n_centers", "blend")
-        settled = {name: getattr(park, name) for name in names}
-        settled |= {"metric": model.metric, "coarse": park.coarse or 0}
-        settled["precision"] = str(park.dtype).removeprefix("torch.")
-        return {**self.get_params(deep=False), **settled, "random_state": park.seed}
-
-    def _numbers(self, X: Any, y: Any, sample_weight: Any) -> Any:
-        """X with its words, dates and gaps as numbers, if it is a frame that has any."""
-        self.columns_: Columns | None = None
-        table = frame_table(X)
-        if table is None:
-            return X
-        w = None if sample_weight is None else check_weights(sample_weight, len(table))
+    def _learn_columns(self, table: Any, y: Any, sample_weight: Any) -> Columns:
+        """Learn how the columns of an Arrow table become numbers."""
+        n = len(table)
+        w = None if sample_weight is None else check_weights(sample_weight, n)
         if w is not None:  # only ratios matter, and a sum of weights of 1e308 is infinite
             w = w / w.max()
             w = w / w.mean()
         with naming("y"):
-            Y = self._coded(y)
-        if Y.shape[:1] != (len(table),):
-            raise ParameterError(f"y must have one entry a row ({len(table)}), got {Y.shape}")
-        self.columns_ = learn_frame(table, Y.reshape(len(table), -1), w)
-        return self.columns_.encode(table)
+            Y = self._code_targets(y)
+        if Y.shape[:1] != (n,):
+            raise ParameterError(f"y must have one entry for each of {n} rows, got {Y.shape}")
+        return learn_frame(table, Y.reshape(n, -1), w)
 
-    def _coded(self, y: ArrayLike) -> NDArray[Any]:
-        """The target as numbers."""
-        return real(y)
+    def _keep(self, outcome: FitOutcome) -> None:
+        """Set the attributes of a fitted estimator."""
+        start = time.perf_counter()
+        result, settings, log = outcome.result, outcome.settings, outcome.log
+        self.model_ = model = result.model
+        predicted = result.left_out.predictions(model, self._cores)  # (h, t)
+        self.report_ = add_cell_errors(result.report, result.left_out, predicted)
+        self.n_cells_ = len(self.report_)
+        self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)
+        tried, uncertainty = self._learn_uncertainty(result, settings, predicted)
+        seconds = {"uncertainty": time.perf_counter() - start}
+        self.seconds_ = log.seconds | outcome.seconds | seconds
+        names = ("kernel", "penalty", "n_cells", "n_centers", "blend")
+        chosen = {name: getattr(settings, name) for name in names} | {
+            "metric": model.metric,
+            "coarse": settings.coarse or 0,
+            "precision": str(settings.dtype).removeprefix("torch."),
+            "random_state": settings.seed,
+        }
+        params = {**self.get_params(deep=False), **chosen}
+        self.chosen_ = Chosen(params, [*log.tried, *tried], log.seconds, uncertainty)
+        self.__dict__.pop("feature_importances_", None)  # of an earlier fit
+        if isinstance(settings.kernel, Radial):
+            importances = importance.importances(model, outcome.sample).cpu().numpy()
+            self.feature_importances_ = importances
+        self.columns_ = columns = outcome.columns
+        if columns is not None:  # features are columns of the table, not the numbers they become
+            self.n_features_in_ = len(columns.names)
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+            if hasattr(self, "feature_importances_"):
+                self.feature_importances_ = np.bincount(
+                    columns.owners, self.feature_importances_, minlength=self.n_features_in_
+                )
+        warn_unconverged(self.report_, self.max_iter, self.tol)
 
-    def _name(self, columns: Columns | None) -> None:
-        """Features are the columns of the table, whatever numbers they have become."""
-        if columns is None:
-            return
-        self.columns_ = columns
-        self.n_features_in_ = len(columns.names)
-        self.feature_names_in_ = np.array(columns.names, dtype=object)
-        if hasattr(self, "feature_importances_"):
-            self.feature_importances_ = np.bincount(
-                columns.owners, self.feature_importances_, minlength=self.n_features_in_
+    def _update(self, X: Any, y: Any, sample_weight: Any, sign: float, decay: float) -> None:
+        """Add rows to the statistics of their cells, or subtract them, and solve those cells."""
+        check_is_fitted(self)
+        if self.statistics_ is None:
+            raise ParameterError(
+                "partial_fit and forget need statistics of the cells, which this model has not "
+                "kept; fit it with keep_statistics=True, or start with partial_fit"
             )
+        rows = self._rows(X)
+        Y, w = self._check_new_rows(y, sample_weight, len(rows))
+        block = Block(rows, as_tensor(Y), None if w is None else as_tensor(w))
+        sums, touched = added(self.statistics_, self.model_, block, sign, decay)
+        check_weights_left(sums, touched)
+        self.model_ = updated(self.model_, sums, touched)
+        self.statistics_, self.report_ = sums, told(self.report_, sums, touched)
+
+    def _rows(self, X: Any) -> Tensor:
+        """X as the numbers that the model was fitted to, shape (n, d)."""
+        if "model_" not in self.__dict__:  # scikit-learn's check takes 30 us
+            check_is_fitted(self)
+        if self.columns_ is not None:
+            return as_tensor(encode_frame(self.columns_, X))
+        if (  # nothing is left to check, and scikit-learn takes 100 us to find that out
+            type(X) is np.ndarray
+            and X.dtype in (np.float64, np.float32)
+            and X.ndim == 2
+            and X.shape[1] == self.n_features_in_
+            and len(X) > 0
+            and not hasattr(self, "feature_names_in_")
+            and np.isfinite(X).all()
+        ):
+            return as_tensor(X)
+        with naming("X"):
+            return as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    @property
+    def _cores(self) -> int:
+        """Threads that predict."""
+        return as_engine(self.engine).local.cores
+
+    def _n_outputs(self, y: ArrayLike | None) -> int:
+        """Columns that a target becomes."""
+        return 1 if y is None or np.ndim(y) == 1 else np.shape(y)[1]
+
+    @abstractmethod
+    def _check_training_rows(
+        self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
+        """Features (n, d), targets (n, t) as numbers, and weights of a fit."""
+
+    @abstractmethod
+    def _check_new_rows(
+        self, y: Any, sample_weight: Any, n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Targets (n, t) and weights (n,) of n rows of an update, as in the fit."""
+
+    @abstractmethod
+    def _code_targets(self, y: Any) -> NDArray[Any]:
+        """The target as numbers, unchecked, from which categories learn theirs."""
+
+    @abstractmethod
+    def _predictor(self) -> Predictor:
+        """The model with all that its predictions need."""
 
     @abstractmethod
     def _learn_uncertainty(
-        self, result: FitResult, park: FitSettings, predicted: Tensor
+        self, result: FitResult, settings: FitSettings, predicted: Tensor
     ) -> tuple[list[dict[str, Any]], str]:
-        """Learn from rows left out and predictions of them; what was compared, and what won."""
+        """Learn from leave-one-out predictions (h, t); return what was tried and what was best."""
 
 
-def keeps(params: dict[str, Any], report: list[CellReport], t: int) -> bool:
-    """Whether a fit keeps statistics: if asked to, and by itself those of small models."""
-    small = 8 * sum(cell.centers * (cell.centers + t) for cell in report) <= SMALL_STATISTICS
-    return check_keeping(params["keep_statistics"]) or (
-        small and params["keep_statistics"] == "auto"
+def fit_rows(
+    rows: ArraySource, params: dict[str, Any], seed: int, columns: Columns | None = None
+) -> FitOutcome:
+    """Fit rows in memory."""
+    choices = wish_of(params)
+    # Of few rows each is left out in turn: with all its copies, or it would predict itself.
+    rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
+    sizes = checked_shape(params, rows)
+    settings = park_of(params, choices, sizes, rows.n_rows, seed)
+    settings, log = chosen_park(settings, choices, patience(params), rows)
+    if choices.anything:
+        give_back()  # memory that choosing took, before cells take theirs
+    result = settings.fit(rows)
+    return FitOutcome(
+        result=result,
+        settings=settings,
+        log=log,
+        sample=rows.sample(importance.ROWS, settings.seed).X,
+        blocks=rows.blocks(STATISTICS_ROWS),
+        seconds={"partition": result.place_seconds, "cells": result.cells_seconds},
+        columns=columns,
+    )
+
+
+def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> FitOutcome:
+    """Fit rows of files: in memory if they fit there, else from disk."""
+    if stays_on_disk(table, params):
+        fit = stream(table, params, seed, classify)
+        return FitOutcome(
+            result=fit.result,
+            settings=fit.settled,
+            log=fit.diary,
+            sample=fit.looked_at,
+            blocks=fit.rows.blocks(),
+            seconds=fit.seconds,
+            columns=fit.rows.columns,
+            classes=fit.rows.target.classes,
+        )
+    rows = learned(table, params, seed, classify)
+    loaded = moved(rows.load(as_engine(params["engine"]).local), check_device(params["device"]))
+    outcome = fit_rows(loaded, left_of(params, process_bytes()), seed, rows.columns)
+    return outcome._replace(classes=rows.target.classes)
+
+
+def keeps_statistics(keep_statistics: bool | str, report: list[CellReport], t: int) -> bool:
+    """Whether a fit with t targets keeps statistics: by default those of small models."""
+    n_bytes = 8 * sum(cell.centers * (cell.centers + t) for cell in report)
+    return check_keeping(keep_statistics) or (
+        keep_statistics == "auto" and n_bytes <= SMALL_STATISTICS
     )
 
 
 def as_seed(random_state: int | np.random.RandomState | None) -> int:
-    """A whole number is the seed itself, so that a fit can be repeated from its seed."""
+    """A seed from what scikit-learn accepts; an integer is the seed itself, so fits repeat."""
     if isinstance(random_state, int | np.integer):
         if random_state < 0:
             raise ParameterError(f"random_state must be >= 0, got {random_state!r}")
@@ -376,7 +701,7 @@ def as_seed(random_state: int | np.random.RandomState | None) -> int:
 
 
 def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> None:
-    """Say once how many cells did not converge, and what to do."""
+    """Warn once of all cells that did not converge."""
     stuck = [cell for cell in report if not cell.converged]
     if stuck:
         worst = max(cell.residual for cell in stuck)
@@ -385,5 +710,5 @@ def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> Non
             f"iterations (worst residual {worst:.1e}, tol={tol:.0e}). Raise max_iter, or "
             f"penalty if the kernel is ill-conditioned.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

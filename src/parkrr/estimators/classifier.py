@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import ParquetTable, check_weights, class_numbers, class_weights, codes, naming
+from parkrr.data import check_weights, class_numbers, class_weights, codes, naming
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.kernels import FeatureMap, Kernel
@@ -28,20 +28,146 @@ from parkrr.uncertainty import (
 class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     """Classification by kernel ridge regression on feature-space partitions (ParK).
 
-    Classes become +1 / -1 codes that are fitted in one solve with several outputs; rows left out
-    in turn teach how scores become probabilities. The parameters and attributes are those of
-    :class:`ParKRegressor`, `classes_`, and:
+    Classes become codes of +1 and -1, which are fitted as several targets of one kernel ridge
+    regression; see :class:`ParKRegressor`. Probabilities are calibrated on leave-one-out
+    predictions. Every parameter that is "auto" is chosen for your rows, on validation rows or
+    by leave-one-out.
 
     Parameters
     ----------
-    class_weight
-        "balanced", so that every class counts the same; the weight of each label; or None.
+    kernel : Kernel or str, default="auto"
+        Similarity of two rows. "auto" chooses between Gaussian, Matern and Laplacian and
+        sets the lengthscale. Pass a kernel such as ``Gaussian(2.0)`` if you know it, or a
+        name ("gaussian", "laplacian", "matern", "polynomial", "linear") for its defaults.
+    penalty : float or "auto", default="auto"
+        The paper's lambda, > 0. A larger penalty gives a smoother model. Cell q, which
+        has the share rho_q of the rows, is fitted with lambda / rho_q.
+    metric : FeatureMap or str, default="auto"
+        Units in which distances between rows are measured. "euclidean" takes features
+        as they are, "standard" scales each to zero mean and unit spread, robust to
+        outliers. "learned" fits weights of features and of their ranks, or a matrix that
+        mixes features; it needs a radial kernel and sets its lengthscale. "auto"
+        compares these on validation rows and learns from 300 rows, and 10 for each
+        feature, upwards; for a kernel with a lengthscale of its own it is "euclidean".
+    n_cells : int or "auto", default="auto"
+        Number of cells Q, >= 1. More cells fit faster and use less memory; fewer cells
+        are more accurate. "auto" is 1 up to 14,000 rows, then one for every 4,000 rows,
+        or 2,000 above 100,000 rows, unless a budget requires otherwise. With `balance`
+        the fitted number, `n_cells_`, can differ a little. 1 with ``solver="falkon"``
+        is global FALKON.
+    n_centers : int or "auto", default="auto"
+        Nystrom centres of all cells together, >= 1; cell q gets the share rho_q. Lower
+        it for a smaller and faster model. "auto" is every row, up to 3 million, or 3,000
+        for each cell of more than 14,000 rows, unless a budget requires fewer.
+    centroids : {"uniform", "greedy", "rpcholesky"}, default="uniform"
+        How centroids of cells are chosen: at random (ParK-Uni in the paper), by the
+        largest Schur complement (ParK in the paper), or at random with probability
+        proportional to it. Try "greedy" if few rows lie far from all others.
+    solver : {"auto", "direct", "falkon"}, default="auto"
+        "direct" solves the Nystrom system exactly in one pass over the rows, "falkon" by
+        preconditioned conjugate gradient. "auto" takes the faster one for each cell.
+    n_candidates : int or None, default=5000
+        Rows among which centroids are chosen, >= 1; at least four for each cell are
+        used. None takes all rows, as in the paper, which needs 8 bytes for each row and
+        cell unless `centroids` is "uniform".
+    balance : bool, default=True
+        Merge cells that are too small and split those that are too large. Set it to
+        False for the cells of the paper.
+    blend : Blend, 1 or "auto", default="auto"
+        How many cells a prediction uses. 1 is the nearest cell, as in the paper;
+        ``Blend(n_nearest, width)`` mixes several, which removes jumps between cells and
+        makes predictions slower. "auto" blends if validation error falls.
+    coarse : Coarse, int or "auto", default="auto"
+        Centres of one model of all rows, >= 0, to whose residuals the cells are fitted;
+        0 for none, a ``Coarse`` to give it a kernel of its own. It helps where the target
+        has a trend across cells. "auto" has one if validation error falls.
+    time_budget : float or "auto", default="auto"
+        Seconds for the fit, > 0; half of them are for choosing. Automatic numbers of cells
+        and centres follow from it by a short benchmark of your machine. "auto" sets no
+        limit to the fit, and stops learning the metric after 40 s.
+    max_memory : float, str or None, default=None
+        Bytes, > 0, or a string such as "4GB". For arrays it limits what the fit uses
+        beyond what the process already holds, None for no limit; for files it limits the
+        whole process, None for 4 GB. Automatic numbers of cells and centres follow from
+        it, and a fit that needs more is refused before it starts; see :meth:`plan`.
+    fit_intercept : bool, default=True
+        Subtract the mean of the target before the fit. Set it to False if the target is
+        already centred, or if predictions far from all rows should go to zero.
+    max_iter : int, default=100
+        Most iterations of conjugate gradient in a cell, >= 1. Raise it after a
+        ConvergenceWarning.
+    tol : float, default=1e-4
+        Relative residual at which conjugate gradient stops, > 0.
+    precision : {"auto", "float32", "float64"}, default="auto"
+        Of products over rows; factorisations are always in float64. "float32" is about
+        twice as fast. "auto" is float64 up to 10,000 rows, and where float32 has a larger
+        validation error in a fit that chooses something.
+    device : str or torch.device, default="cpu"
+        Device of torch on which the fit runs. Only the CPU has been tested on hardware.
+    engine : Engine or str, default="local"
+        Where tasks run: "local" for threads of this process, ``LocalEngine(n_threads)``
+        to limit them, "ray" or a ``RayEngine`` for a cluster, or any object with the
+        methods of :class:`parkrr.runtime.Engine`.
+    checkpoint : str, Path or None, default=None
+        Folder, or URL such as "s3://bucket/fit-1", for intermediate results of a fit from
+        files. Rerunning the same fit resumes from them. On a Ray cluster of several
+        machines all of them must be able to reach it. Arrays do not use it.
+    keep_statistics : bool or "auto", default="auto"
+        Keep what :meth:`partial_fit` and :meth:`forget` need: 8 m_q^2 bytes for each cell
+        of m_q centres. True also limits an automatic number of centres to 500 for each
+        cell. "auto" keeps statistics of up to 1 MB.
+    progress : bool, default=True
+        Show progress of long steps in a terminal or notebook; elsewhere the logger
+        "parkrr" gets a line for each.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices, >= 0. Pass an int for the same model in every fit.
+    class_weight : dict, "balanced" or None, default=None
+        Weight > 0 of each label; labels that the dict lacks have weight 1. "balanced" gives
+        all classes the same total weight, for classes of very different sizes. None gives
+        all rows the same weight.
 
     Attributes
     ----------
-    calibration_
-        From scores to probabilities, see
-        :mod:`parkrr.uncertainty.calibration`; None for a single class.
+    model_ : Model
+        Centroids, centres and weights, see :class:`parkrr.park.model.Model`.
+    report_ : list of CellReport
+        Rows, centres, penalty, solver, error and more of every cell, see
+        :class:`parkrr.park.cells.CellReport`; ``pandas.DataFrame(report_)`` is a table.
+    chosen_ : Chosen
+        Every choice, what was tried with its validation error, and seconds, see
+        :class:`parkrr.tuning.Chosen`. ``ParKClassifier(**chosen_.params)`` fits the same model
+        with nothing left to choose.
+    n_cells_ : int
+        Number of cells.
+    n_iter_ : int
+        Most iterations in any cell; 1 for a direct solve.
+    n_features_in_ : int
+        Number of features d, which are columns if X was a frame or files.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features; only if X had names that are strings.
+    feature_importances_ : ndarray of shape (d,)
+        How much predictions change along each feature, in units of its spread; they add
+        up to 1. Only for radial kernels.
+    columns_ : Columns or None
+        How columns of categories, dates and times or missing values become numbers; None
+        if X was an array of numbers.
+    classes_ : ndarray of shape (k,)
+        Labels in order.
+    calibration_ : Calibration or None
+        How scores become probabilities, see :mod:`parkrr.uncertainty.calibration`; None if
+        there is one class.
+    validation_rows_ : dict of str to ndarray
+        Up to 2,000 training rows with their leave-one-out predictions: "cell", "truth",
+        "predicted", and "confidence", the probability of the predicted label.
+    statistics_ : CellStatistics or None
+        What :meth:`partial_fit` and :meth:`forget` need of the training rows; None if it
+        was not kept.
+    seconds_ : dict of str to float
+        Wall time in seconds of every step of the fit.
+
+    See Also
+    --------
+    ParKRegressor : Numbers and prediction intervals, with the same parameters.
 
     Examples
     --------
@@ -56,8 +182,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     """
 
     _kind = "ParKClassifier"
-    _answers = ("prediction", "probability", "novelty")
-    _given_classes: NDArray[Any] | None = None  # to the first call of partial_fit
+    _outputs = ("prediction", "probability", "novelty")
 
     def __init__(
         self,
@@ -116,7 +241,33 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> "ParKClassifier":
-        """Fit the model to labels y (n,) of any kind; the rest as for the regressor.
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), a frame, or the result of :func:`parkrr.scan_parquet`
+            Features. A frame of pandas, polars or Arrow may have columns of categories
+            (strings), booleans, dates and times, and missing values. Files hold target and
+            weights as well.
+        y : array-like of shape (n,), default=None
+            Labels: strings, integers or booleans. It must be None for files.
+        sample_weight : array-like of shape (n,), default=None
+            Weight of each row, >= 0: 2 counts a row twice, 0 leaves it out. Only ratios matter.
+            None gives all rows the same weight; it must be None for files.
+
+        Returns
+        -------
+        ParKClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter, X, y or `sample_weight` is not valid.
+        BudgetError
+            If the fit cannot be done within `max_memory`.
+        CellError
+            If a cell cannot be solved.
 
         Examples
         --------
@@ -127,23 +278,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.classes_
         array(['high', 'low'], dtype='<U4')
         """
-        if isinstance(X, ParquetTable):
-            self._fit_table(X, y, sample_weight, classify=True)
-            return self
-        X = self._numbers(X, y, sample_weight)
-        with naming("X, y"):
-            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
-            check_classification_targets(labels)
-            self.classes_, at = np.unique(labels, return_inverse=True)
-        if self._given_classes is not None:
-            self.classes_ = self._given_classes
-            at = self._numbers_of(labels)
-        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(at))
-        if by_class is not None:
-            w = 1.0 if sample_weight is None else check_weights(sample_weight, len(at))
-            sample_weight = w * by_class[at]
-        self._fit(rows, codes(at, len(self.classes_)), sample_weight)
-        return self
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(
         self,
@@ -153,12 +288,37 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         decay: float = 1.0,
     ) -> "ParKClassifier":
-        """Learn more rows, see :meth:`ParKRegressor.partial_fit`; the first call is a fit.
+        """Add rows to the model without fitting the earlier rows again; the first call is a fit.
+
+        Only the cells of new rows are solved again. What stays as it is, and when to fit again,
+        is described in :meth:`ParKRegressor.partial_fit`; here the probabilities stay calibrated
+        on the rows of the first call.
 
         Parameters
         ----------
-        classes
-            All labels that there will be, in the first call, if its rows do not have them all.
+        X : array-like of shape (n, d), or a frame
+            New rows.
+        y : array-like of shape (n,)
+            Their labels.
+        classes : array-like of shape (k,), default=None
+            All labels that will occur. Pass it to the first call if its rows do not have all of
+            them; later calls ignore it.
+        sample_weight : array-like of shape (n,), default=None
+            Their weights, as for :meth:`fit`.
+        decay : float, default=1.0
+            Factor on the statistics of a cell before new rows are added to it, above 0 and at
+            most 1. Choose less than 1 if classes drift, so that old rows count less.
+
+        Returns
+        -------
+        ParKClassifier
+            The updated estimator.
+
+        Raises
+        ------
+        ParameterError
+            If the fit kept no statistics (see `keep_statistics`), a label is new, or
+            `class_weight` is "balanced" in an update.
 
         Examples
         --------
@@ -173,58 +333,29 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         array(['low', 'high'], dtype='<U4')
         """
         if not hasattr(self, "model_"):
-            self._given_classes = None if classes is None else np.unique(np.asarray(classes))
-            try:
-                with self._first_rows():
-                    return self.fit(X, y, sample_weight)
-            finally:
-                del self._given_classes
-        self._update(X, y, sample_weight, 1.0, check_share("decay", decay))
+            known = None if classes is None else np.unique(np.asarray(classes))
+            return self._fit(X, y, sample_weight, updates=True, classes=known)
+        self._update(X, y, sample_weight, sign=1.0, decay=check_share("decay", decay))
         return self
 
-    def _numbers_of(self, labels: Any) -> NDArray[np.int64]:
-        """Which of `classes_` each label is, shape (n,)."""
-        labels = np.asarray(labels)
-        known = np.isin(labels, self.classes_)
-        if not known.all():
-            raise ParameterError(
-                f"y must hold labels of the first fit, {self.classes_.tolist()}, got "
-                f"{labels[~known][0]!r}; name all of them as classes= of the first partial_fit"
-            )
-        at: NDArray[np.int64] = np.searchsorted(self.classes_, labels)
-        return at
-
-    def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
-        at = self._numbers_of(y)
-        if at.shape != (n,):
-            raise ParameterError(f"y must be {n} labels, got shape {at.shape}")
-        return codes(at, len(self.classes_)).astype(np.float64)
-
-    def _weighed(self, y: Any, sample_weight: Any, n: int) -> NDArray[np.float64] | None:
-        w = super()._weighed(y, sample_weight, n)
-        if self.class_weight is None:
-            return w
-        if isinstance(self.class_weight, str):
-            raise ParameterError(
-                f"class_weight must be None or a weight for each label to update a model, got "
-                f"{self.class_weight!r}; the balance of all rows is not that of new ones"
-            )
-        at = self._numbers_of(y)
-        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(at))
-        assert by_class is not None
-        own: NDArray[np.float64] = by_class[at]
-        return own if w is None else w * own
-
-    def _outputs(self, y: ArrayLike | None) -> int:
-        classes = 2 if y is None else len(np.unique(np.asarray(y)))
-        return 1 if classes == 2 else classes
-
-    def _coded(self, y: ArrayLike) -> NDArray[Any]:
-        classes, at = np.unique(np.asarray(y), return_inverse=True)
-        return codes(at, len(classes))
-
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Scores at X (n, d): (n,) for two classes, positive for the second; else (n, k).
+        """Compute scores, whose sign or largest entry gives the class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, k)
+            For two classes one score, positive for ``classes_[1]``; otherwise one score for each
+            of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
 
         Examples
         --------
@@ -235,11 +366,27 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.decision_function([[0.1], [0.9]]) > 0
         array([False,  True])
         """
-        out = self._answering().decide(self._rows(X), self._cores)
+        rows = self._rows(X)
+        out = self._predictor().decide(rows, self._cores)
         return out[:, 0] if len(self.classes_) == 2 else out
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of each row of X (n, d), shape (n,).
+        """Predict the class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels from `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
 
         Examples
         --------
@@ -249,12 +396,29 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> ParKClassifier(random_state=0).fit(X, X[:, 0] > 0.5).predict([[0.1], [0.9]])
         array([False,  True])
         """
-        return self._answering().predict(self._rows(X), self._cores)
+        rows = self._rows(X)
+        return self._predictor().predict(rows, self._cores)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The probability of each of `classes_` at X (n, d), shape (n, k).
+        """Predict the probability of each class.
 
-        Calibrated on rows that were each left out, so that of answers of 0.8 four in five hold.
+        Probabilities are calibrated on leave-one-out predictions of training rows: of the rows
+        with a probability of 0.8, about four in five belong to that class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Probabilities in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
 
         Examples
         --------
@@ -267,10 +431,26 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> bool(0.6 < model.predict_proba([[0.8]])[0, 1] < 0.95)
         True
         """
-        return self._answering().probabilities(self._rows(X), self._cores)
+        rows = self._rows(X)
+        return self._predictor().probabilities(rows, self._cores)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of that probability, shape (n, k).
+        """Predict the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Logarithms of :meth:`predict_proba`, which are always finite.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
 
         Examples
         --------
@@ -284,23 +464,111 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         P = self.predict_proba(X).clip(np.finfo(np.float64).tiny)
         return np.log(P)  # type: ignore[no-any-return]
 
-    def _answering(self) -> Predictor:
-        self._check_fitted()
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Compute the accuracy of predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+        y : array-like of shape (n,)
+            Their labels.
+        sample_weight : array-like of shape (n,), default=None
+            Their weights.
+
+        Returns
+        -------
+        float
+            Share of the rows whose class is predicted, from 0 to 1.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKClassifier
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> labels = X[:, 0] > 0.5
+        >>> ParKClassifier(random_state=0).fit(X[::2], labels[::2]).score(X[1::2], labels[1::2])
+        1.0
+        """
+        return float(super().score(X, y, sample_weight))
+
+    def _check_training_rows(
+        self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
+        with naming("X, y"):
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
+            check_classification_targets(labels)
+            self.classes_, number = np.unique(labels, return_inverse=True)
+        if classes is not None:
+            self.classes_ = classes
+            number = self._class_numbers(labels)
+        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(number))
+        if by_class is not None:
+            w = 1.0 if sample_weight is None else check_weights(sample_weight, len(number))
+            sample_weight = w * by_class[number]
+        return rows, codes(number, len(self.classes_)), sample_weight
+
+    def _check_new_rows(
+        self, y: Any, sample_weight: Any, n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        number = self._class_numbers(y)
+        if number.shape != (n,):
+            raise ParameterError(f"y must be {n} labels, got shape {number.shape}")
+        w = None if sample_weight is None else check_weights(sample_weight, n)
+        if isinstance(self.class_weight, str):
+            raise ParameterError(
+                f"class_weight must be None or a weight for each label to update a model, got "
+                f"{self.class_weight!r}; the balance of all rows is not that of new ones"
+            )
+        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(number))
+        if by_class is not None:
+            w = by_class[number] if w is None else w * by_class[number]
+        return codes(number, len(self.classes_)).astype(np.float64), w
+
+    def _code_targets(self, y: Any) -> NDArray[Any]:
+        classes, number = np.unique(np.asarray(y), return_inverse=True)
+        return codes(number, len(classes))
+
+    def _class_numbers(self, labels: Any) -> NDArray[np.int64]:
+        """The position of each label in `classes_`, shape (n,)."""
+        labels = np.asarray(labels)
+        known = np.isin(labels, self.classes_)
+        if not known.all():
+            raise ParameterError(
+                f"y must hold labels of the first fit, {self.classes_.tolist()}, got "
+                f"{labels[~known][0]!r}; name all of them as classes= of the first partial_fit"
+            )
+        number: NDArray[np.int64] = np.searchsorted(self.classes_, labels)
+        return number
+
+    def _n_outputs(self, y: ArrayLike | None) -> int:
+        n_classes = 2 if y is None else len(np.unique(np.asarray(y)))
+        return 1 if n_classes == 2 else n_classes
+
+    def _predictor(self) -> Predictor:
         return Predictor(self.model_, False, classes=self.classes_, calibration=self.calibration_)
 
     def _learn_uncertainty(
-        self, result: FitResult, park: FitSettings, predicted: Tensor
+        self, result: FitResult, settings: FitSettings, predicted: Tensor
     ) -> tuple[list[dict[str, Any]], str]:
         self.calibration_: Calibration | None = None
         self.validation_rows_ = {}
         if len(self.classes_) == 1:
             return [], ""
-        left_out, F = result.left_out, predicted.cpu().numpy()
-        at = class_numbers(left_out.Y.cpu().numpy(), len(self.classes_))
-        w = left_out.weights.cpu().numpy()
-        self.calibration_, losses = learn_calibration(F, at, w, park.seed)
+        left_out = result.left_out
+        self.calibration_, losses = learn_calibration(
+            predicted.cpu().numpy(),
+            class_numbers(left_out.Y.cpu().numpy(), len(self.classes_)),
+            left_out.weights.cpu().numpy(),
+            settings.seed,
+        )
         self.validation_rows_ = classification_rows(
-            left_out, predicted, self.classes_, self.calibration_, park.seed
+            left_out, predicted, self.classes_, self.calibration_, settings.seed
         )
         tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]
         return tried, self.calibration_.name

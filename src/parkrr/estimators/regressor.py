@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import ParquetTable, naming
+from parkrr.data import check_weights, naming, real
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.park import FitResult, FitSettings
@@ -18,107 +18,141 @@ from parkrr.uncertainty import Predictor, learn_intervals, regression_rows
 class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     """Kernel ridge regression by feature-space partitions (ParK).
 
-    Rows go to the nearest of `n_cells` centroids in feature space; each cell gets its own
-    kernel ridge regression, on all its rows or on some of them as Nystrom centres; a
-    prediction asks the nearest cell or a few. Whatever is "auto" is chosen on held-out rows.
+    Rows are assigned to the nearest of `n_cells` centroids in feature space. Each cell has a
+    kernel ridge regression of its own, with all its rows or some of them as Nystrom centres. A
+    prediction uses the nearest cell, or blends a few. Every parameter that is "auto" is chosen
+    for your rows, on validation rows or by leave-one-out.
 
     Parameters
     ----------
-    kernel
-        "auto" (Gaussian, Matern or Laplacian, and its lengthscale), a kernel from
-        :mod:`parkrr.kernels`, or the name of one to take its defaults.
-    penalty
-        The paper's lambda; cell q is fitted with lambda / rho_q, rho_q its share of rows.
-    metric
-        In what units distances are measured: "auto" (what wins on held-out rows, learned
-        from 300 rows and 10 a feature on; for a kernel with a lengthscale of its own
-        "euclidean"), "euclidean" (those of the
-        features), "standard" (features of zero mean and unit spread, whatever outliers say),
-        "learned" (weights of features and their ranks, or a matrix that mixes features, that
-        lower held-out error; needs a radial kernel and chooses its lengthscale), or a
-        :class:`parkrr.kernels.feature_map.FeatureMap`.
-    n_cells
-        Number of cells Q. 1 with `solver="falkon"` is global FALKON. With `balance` the
-        number kept is near it.
-        "auto" is 1 up to 14,000 rows, then a cell per 4,000 or, above 100,000, per 2,000,
-        unless the budgets say otherwise.
-    n_centers
-        Nystrom centres of all cells together; cell q gets the share rho_q. "auto" is all
-        rows, at most 3 million, unless the budgets say otherwise, and 3,000 a cell where
-        `n_cells` makes cells of more than 14,000 rows.
-    centroids
-        "uniform" (the paper's ParK-Uni), "greedy" (the paper's ParK: the largest Schur
-        complement) or "rpcholesky" (drawn with probability proportional to the complement).
-    solver
-        "falkon" (preconditioned conjugate gradient), "direct" (exact Nystrom, one pass) or
-        "auto", the one estimated to be faster in each cell.
-    n_candidates
-        Rows among which centroids are chosen, at least four a cell; None takes all of them,
-        as the paper does, and for anything but "uniform" 8 bytes of memory a row and cell.
-    balance
-        Merge cells that are too small and split those that are too large.
-    blend
-        How many cells answer: "auto"; 1, the nearest, as in the paper; or a
-        :class:`parkrr.partition.centroids.Blend`.
-    coarse
-        Centres of one model of all rows whose residual the cells are fitted to, 0 for none;
-        a :class:`parkrr.park.algorithm.Coarse`; or "auto", which has one if held-out error falls.
-    time_budget
-        Seconds for the fit, from which automatic numbers of cells and centres follow through
-        a short benchmark of this machine; half of them are for choosing. "auto" sets no limit
-        to the fit and stops learning the metric after 40 s.
-    max_memory
-        Bytes, or a string such as "4GB". For arrays what the fit may use beyond what the process
-        holds when it begins, from which automatic numbers follow; None for no limit. For files
-        what the whole process may use, 4 GB unless set. A fit that would take more is refused
-        before it starts; :meth:`plan` says what it takes.
-    fit_intercept
-        Fit the target's deviation from its mean.
-    max_iter, tol
-        Of conjugate gradient: most iterations, and the relative residual at which to stop.
-    precision
-        Of the products over rows: "float32", "float64", or "auto", which is float64 for up to
-        10,000 rows and where, in a fit with choices, float32 has a larger held-out error.
-        Factorisations are always float64.
-    device
-        A torch device. Only the CPU has been tested, and that no tensor is left on it.
-    engine
-        Where tasks run: "local", ``LocalEngine(n_threads)``, "ray" or a
-        :class:`parkrr.runtime.ray_engine.RayEngine`.
-    checkpoint
-        A folder, or a URL such as "s3://bucket/fit-1", for the results of tasks of a fit from
-        files: the same fit, started again, goes on where it was interrupted. With Ray on several
-        machines it must be one that all of them see.
-    keep_statistics
-        Keep what :meth:`partial_fit` and :meth:`forget` need, 8 m_q^2 bytes a cell of m_q centres;
-        if True, an automatic number of centres is at most 500 a cell. "auto" keeps up to 1 MB.
-    progress
-        Show how far long steps have come, in a terminal or notebook; elsewhere the logger
-        "parkrr" has a line for each.
-    random_state
-        Seed of all random choices.
+    kernel : Kernel or str, default="auto"
+        Similarity of two rows. "auto" chooses between Gaussian, Matern and Laplacian and
+        sets the lengthscale. Pass a kernel such as ``Gaussian(2.0)`` if you know it, or a
+        name ("gaussian", "laplacian", "matern", "polynomial", "linear") for its defaults.
+    penalty : float or "auto", default="auto"
+        The paper's lambda, > 0. A larger penalty gives a smoother model. Cell q, which
+        has the share rho_q of the rows, is fitted with lambda / rho_q.
+    metric : FeatureMap or str, default="auto"
+        Units in which distances between rows are measured. "euclidean" takes features
+        as they are, "standard" scales each to zero mean and unit spread, robust to
+        outliers. "learned" fits weights of features and of their ranks, or a matrix that
+        mixes features; it needs a radial kernel and sets its lengthscale. "auto"
+        compares these on validation rows and learns from 300 rows, and 10 for each
+        feature, upwards; for a kernel with a lengthscale of its own it is "euclidean".
+    n_cells : int or "auto", default="auto"
+        Number of cells Q, >= 1. More cells fit faster and use less memory; fewer cells
+        are more accurate. "auto" is 1 up to 14,000 rows, then one for every 4,000 rows,
+        or 2,000 above 100,000 rows, unless a budget requires otherwise. With `balance`
+        the fitted number, `n_cells_`, can differ a little. 1 with ``solver="falkon"``
+        is global FALKON.
+    n_centers : int or "auto", default="auto"
+        Nystrom centres of all cells together, >= 1; cell q gets the share rho_q. Lower
+        it for a smaller and faster model. "auto" is every row, up to 3 million, or 3,000
+        for each cell of more than 14,000 rows, unless a budget requires fewer.
+    centroids : {"uniform", "greedy", "rpcholesky"}, default="uniform"
+        How centroids of cells are chosen: at random (ParK-Uni in the paper), by the
+        largest Schur complement (ParK in the paper), or at random with probability
+        proportional to it. Try "greedy" if few rows lie far from all others.
+    solver : {"auto", "direct", "falkon"}, default="auto"
+        "direct" solves the Nystrom system exactly in one pass over the rows, "falkon" by
+        preconditioned conjugate gradient. "auto" takes the faster one for each cell.
+    n_candidates : int or None, default=5000
+        Rows among which centroids are chosen, >= 1; at least four for each cell are
+        used. None takes all rows, as in the paper, which needs 8 bytes for each row and
+        cell unless `centroids` is "uniform".
+    balance : bool, default=True
+        Merge cells that are too small and split those that are too large. Set it to
+        False for the cells of the paper.
+    blend : Blend, 1 or "auto", default="auto"
+        How many cells a prediction uses. 1 is the nearest cell, as in the paper;
+        ``Blend(n_nearest, width)`` mixes several, which removes jumps between cells and
+        makes predictions slower. "auto" blends if validation error falls.
+    coarse : Coarse, int or "auto", default="auto"
+        Centres of one model of all rows, >= 0, to whose residuals the cells are fitted;
+        0 for none, a ``Coarse`` to give it a kernel of its own. It helps where the target
+        has a trend across cells. "auto" has one if validation error falls.
+    time_budget : float or "auto", default="auto"
+        Seconds for the fit, > 0; half of them are for choosing. Automatic numbers of cells
+        and centres follow from it by a short benchmark of your machine. "auto" sets no
+        limit to the fit, and stops learning the metric after 40 s.
+    max_memory : float, str or None, default=None
+        Bytes, > 0, or a string such as "4GB". For arrays it limits what the fit uses
+        beyond what the process already holds, None for no limit; for files it limits the
+        whole process, None for 4 GB. Automatic numbers of cells and centres follow from
+        it, and a fit that needs more is refused before it starts; see :meth:`plan`.
+    fit_intercept : bool, default=True
+        Subtract the mean of the target before the fit. Set it to False if the target is
+        already centred, or if predictions far from all rows should go to zero.
+    max_iter : int, default=100
+        Most iterations of conjugate gradient in a cell, >= 1. Raise it after a
+        ConvergenceWarning.
+    tol : float, default=1e-4
+        Relative residual at which conjugate gradient stops, > 0.
+    precision : {"auto", "float32", "float64"}, default="auto"
+        Of products over rows; factorisations are always in float64. "float32" is about
+        twice as fast. "auto" is float64 up to 10,000 rows, and where float32 has a larger
+        validation error in a fit that chooses something.
+    device : str or torch.device, default="cpu"
+        Device of torch on which the fit runs. Only the CPU has been tested on hardware.
+    engine : Engine or str, default="local"
+        Where tasks run: "local" for threads of this process, ``LocalEngine(n_threads)``
+        to limit them, "ray" or a ``RayEngine`` for a cluster, or any object with the
+        methods of :class:`parkrr.runtime.Engine`.
+    checkpoint : str, Path or None, default=None
+        Folder, or URL such as "s3://bucket/fit-1", for intermediate results of a fit from
+        files. Rerunning the same fit resumes from them. On a Ray cluster of several
+        machines all of them must be able to reach it. Arrays do not use it.
+    keep_statistics : bool or "auto", default="auto"
+        Keep what :meth:`partial_fit` and :meth:`forget` need: 8 m_q^2 bytes for each cell
+        of m_q centres. True also limits an automatic number of centres to 500 for each
+        cell. "auto" keeps statistics of up to 1 MB.
+    progress : bool, default=True
+        Show progress of long steps in a terminal or notebook; elsewhere the logger
+        "parkrr" gets a line for each.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices, >= 0. Pass an int for the same model in every fit.
 
     Attributes
     ----------
-    model_
-        Centroids, centres and weights: a :class:`parkrr.park.model.Model`.
-    report_
-        A :class:`parkrr.park.cells.CellReport` per cell; ``pandas.DataFrame(report_)`` is a table.
-    n_cells_
+    model_ : Model
+        Centroids, centres and weights, see :class:`parkrr.park.model.Model`.
+    report_ : list of CellReport
+        Rows, centres, penalty, solver, error and more of every cell, see
+        :class:`parkrr.park.cells.CellReport`; ``pandas.DataFrame(report_)`` is a table.
+    chosen_ : Chosen
+        Every choice, what was tried with its validation error, and seconds, see
+        :class:`parkrr.tuning.Chosen`. ``ParKRegressor(**chosen_.params)`` fits the same model
+        with nothing left to choose.
+    n_cells_ : int
         Number of cells.
-    n_iter_
+    n_iter_ : int
         Most iterations in any cell; 1 for a direct solve.
-    seconds_
-        Wall time spent choosing, placing cells and fitting them.
-    validation_rows_
-        Up to 2,000 rows that were each left out: arrays by the names "cell", "truth", "predicted",
-        and "lower" and "upper", the ends of their 0.9 intervals.
-    feature_importances_
-        How much predictions change along each feature, in units of its spread, shape (d,), of
-        sum one; for radial kernels.
-    chosen_
-        A :class:`parkrr.tuning.pipeline.Chosen`: every choice, what was tried with its held-out
-        error, and seconds; ``ParKRegressor(**chosen_.params)`` fits the same model.
+    n_features_in_ : int
+        Number of features d, which are columns if X was a frame or files.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features; only if X had names that are strings.
+    feature_importances_ : ndarray of shape (d,)
+        How much predictions change along each feature, in units of its spread; they add
+        up to 1. Only for radial kernels.
+    columns_ : Columns or None
+        How columns of categories, dates and times or missing values become numbers; None
+        if X was an array of numbers.
+    intervals_ : Intervals
+        What prediction intervals, quantiles and standard deviations are computed from.
+    validation_rows_ : dict of str to ndarray
+        Up to 2,000 training rows with their leave-one-out predictions: "cell", "truth",
+        "predicted", and "lower" and "upper", the ends of their 0.9 intervals.
+    one_output_ : bool
+        Whether y had shape (n,); predictions have the shape that y had.
+    statistics_ : CellStatistics or None
+        What :meth:`partial_fit` and :meth:`forget` need of the training rows; None if it
+        was not kept.
+    seconds_ : dict of str to float
+        Wall time in seconds of every step of the fit.
+
+    See Also
+    --------
+    ParKClassifier : Labels and probabilities, with the same parameters.
 
     Examples
     --------
@@ -131,7 +165,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     """
 
     _kind = "ParKRegressor"
-    _answers = ("prediction", "interval", "std", "novelty")
+    _outputs = ("prediction", "interval", "std", "novelty")
 
     def fit(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -140,15 +174,29 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X
-            Features, shape (n, d): an array, or a frame of pandas, polars or Arrow whose
-            columns may be words, dates and times, with gaps; or the files of
-            :func:`parkrr.scan_parquet`, which hold target and weights as well.
-        y
-            Target, shape (n,), or several of them, shape (n, t).
-        sample_weight
-            Weight of each row, shape (n,): 2 counts a row twice, 0 leaves it out. Only
-            their ratios matter.
+        X : array-like of shape (n, d), a frame, or the result of :func:`parkrr.scan_parquet`
+            Features. A frame of pandas, polars or Arrow may have columns of categories
+            (strings), booleans, dates and times, and missing values. Files hold target and
+            weights as well.
+        y : array-like of shape (n,) or (n, t), default=None
+            Target, or t targets that are fitted together. It must be None for files.
+        sample_weight : array-like of shape (n,), default=None
+            Weight of each row, >= 0: 2 counts a row twice, 0 leaves it out. Only ratios matter.
+            None gives all rows the same weight; it must be None for files.
+
+        Returns
+        -------
+        ParKRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter, X, y or `sample_weight` is not valid.
+        BudgetError
+            If the fit cannot be done within `max_memory`.
+        CellError
+            If a cell cannot be solved.
 
         Examples
         --------
@@ -160,22 +208,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.predict(days[:2]).round()
         array([80., 20.])
         """
-        if isinstance(X, ParquetTable):
-            self._fit_table(X, y, sample_weight, classify=False)
-            return self
-        X = self._numbers(X, y, sample_weight)
-        with naming("X, y"):
-            rows, target = validate_data(
-                self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
-            )
-        if not isinstance(target, np.ndarray) or target.dtype.kind not in "fiub":
-            kind = getattr(target, "dtype", None)
-            raise ParameterError(f"y must be an array of numbers, got {type(target)} of {kind}")
-        if not np.isfinite(target).all():  # None among objects passes scikit-learn's check
-            raise ParameterError("y must be finite, but contains NaN or infinity")
-        self._one_output = target.ndim == 1
-        self._fit(rows, target.reshape(len(target), -1), sample_weight)
-        return self
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(
         self,
@@ -184,21 +217,35 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         decay: float = 1.0,
     ) -> "ParKRegressor":
-        """Learn more rows without those learned before; the first call is a fit.
+        """Add rows to the model without fitting the earlier rows again; the first call is a fit.
 
-        Rows go to their cells, whose statistics grow, and only those cells are solved again: each
-        is then what a fit to all its rows with the same centres would make of it. Map, cells,
-        centres, coarse level, intercept, lambda n and intervals stay those of the first fit;
-        ``report_[q].outgrown`` says when a cell has four times the rows that its centres were
-        drawn for, and a new fit is due.
+        Rows are added to the statistics of their cells, and only those cells are solved again:
+        each becomes what a fit to all its rows with the same centres would give. Feature map,
+        cells, centres, coarse level, intercept, lambda n and intervals stay those of the first
+        call. ``report_[q].outgrown`` is True once cell q has four times the rows that its
+        centres were drawn for; fit again then.
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for `fit`, arrays or frames.
-        decay
-            What a cell knew before counts this much when new rows reach it: 1 for all the same,
-            less for a stream that drifts.
+        X : array-like of shape (n, d), or a frame
+            New rows.
+        y : array-like of shape (n,) or (n, t)
+            Their targets.
+        sample_weight : array-like of shape (n,), default=None
+            Their weights, as for :meth:`fit`.
+        decay : float, default=1.0
+            Factor on the statistics of a cell before new rows are added to it, above 0 and at
+            most 1. Choose less than 1 if the target drifts, so that old rows count less.
+
+        Returns
+        -------
+        ParKRegressor
+            The updated estimator.
+
+        Raises
+        ------
+        ParameterError
+            If the fit kept no statistics (see `keep_statistics`), or an argument is not valid.
 
         Examples
         --------
@@ -214,25 +261,32 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         array([0.8])
         """
         if not hasattr(self, "model_"):
-            with self._first_rows():
-                return self.fit(X, y, sample_weight)
-        self._update(X, y, sample_weight, 1.0, check_share("decay", decay))
+            return self._fit(X, y, sample_weight, updates=True)
+        self._update(X, y, sample_weight, sign=1.0, decay=check_share("decay", decay))
         return self
 
-    def _targets(self, y: Any, n: int) -> NDArray[np.float64]:
-        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        t = len(self.model_.intercept)
-        if Y.shape != (n, t) or not np.isfinite(Y).all():
-            raise ParameterError(
-                f"y must be {n} finite rows of {t} targets, as in fit, got shape {np.shape(y)}"
-            )
-        return Y
-
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """The target at X (n, d): shape (n,), or (n, t) after a fit with several.
+        """Predict the target.
 
-        With `return_std` also the standard deviation of a new target there, of the same shape:
-        that of the noise in the cell, and more where the nearest centres know little.
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+        return_std : bool, default=False
+            Whether to return a standard deviation as well.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,) or (n, t)
+            Predictions; of shape (n, t) if y had two dimensions in :meth:`fit`.
+        std : ndarray of the same shape
+            Standard deviation of a new target, only with `return_std`: the noise in the cell,
+            and more where training rows are far away.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
 
         Examples
         --------
@@ -247,24 +301,39 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         array([0.1])
         """
         rows = self._rows(X)
-        values: NDArray[np.float64] = self.model_.predict(rows, self._cores).cpu().numpy()
-        mean = values[:, 0] if self._one_output else values
-        return (mean, self._answering().std(rows, self._cores)) if return_std else mean
+        mean = self.model_.predict(rows, self._cores).cpu().numpy()  # (n, t)
+        mean = mean[:, 0] if self.one_output_ else mean
+        return (mean, self._predictor().std(rows, self._cores)) if return_std else mean
 
     def predict_interval(
         self, X: ArrayLike, coverage: float = 0.9
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The ends of an interval that holds the target at X (n, d) with that probability.
+        """Predict intervals that contain the target with a given probability.
 
-        Rows of the fit, each left out in turn, say how far off predictions are (split conformal
-        prediction): their residuals over a scale that is wide where errors are large, in the
-        cell of the row. It holds for rows like those of the fit, not for new kinds of rows; see
-        :meth:`novelty`.
+        Their width comes from leave-one-out residuals of training rows (split conformal
+        prediction), relative to a scale that is wide where errors are large. The coverage holds
+        for new rows that are like the training rows; use :meth:`novelty` to find rows that are
+        not.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+        coverage : float, default=0.9
+            Share of targets to contain, above 0; the largest possible value is below 1 and
+            depends on the number of training rows.
 
         Returns
         -------
-        lower, upper
-            Of the shape of predictions.
+        lower, upper : ndarray of shape (n,) or (n, t)
+            Ends of the intervals.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If `coverage` is not valid, or needs more training rows.
 
         Examples
         --------
@@ -278,12 +347,32 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> float(np.mean((lower <= y[1000:]) & (y[1000:] <= upper)).round(1))
         0.9
         """
-        return self._answering().interval(self._rows(X), coverage, self._cores)
+        rows = self._rows(X)
+        return self._predictor().interval(rows, coverage, self._cores)
 
     def predict_quantile(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
-        """Quantiles of the target at X (n, d), shape (n, l), or (n, t, l) with several targets.
+        """Predict quantiles of the target.
 
-        From the same residuals as :meth:`predict_interval`; levels between 0.001 and 0.999.
+        They come from the same residuals as :meth:`predict_interval`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+        levels : float or array-like of shape (l,)
+            Levels of the quantiles, from 0.001 to 0.999.
+
+        Returns
+        -------
+        ndarray of shape (n, l) or (n, t, l)
+            Quantiles in the order of `levels`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If a level is out of range.
 
         Examples
         --------
@@ -297,30 +386,92 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> bool(low < middle < high)
         True
         """
-        return self._answering().quantiles(self._rows(X), levels, self._cores)
+        rows = self._rows(X)
+        return self._predictor().quantiles(rows, levels, self._cores)
 
-    def _answering(self) -> Predictor:
-        self._check_fitted()
-        return Predictor(self.model_, self._one_output, intervals=self.intervals_)
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Compute the coefficient of determination R^2 of predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+        y : array-like of shape (n,) or (n, t)
+            Their targets.
+        sample_weight : array-like of shape (n,), default=None
+            Their weights.
+
+        Returns
+        -------
+        float
+            1 for exact predictions, 0 for those of a constant mean, below 0 for worse ones.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> y = np.sin(X[:, 0])
+        >>> ParKRegressor(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.99
+        True
+        """
+        return float(super().score(X, y, sample_weight))
+
+    def _check_training_rows(
+        self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
+        with naming("X, y"):
+            rows, target = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
+            )
+        if not isinstance(target, np.ndarray) or target.dtype.kind not in "fiub":
+            kind = getattr(target, "dtype", None)
+            raise ParameterError(f"y must be an array of numbers, got {type(target)} of {kind}")
+        if not np.isfinite(target).all():  # None among objects passes scikit-learn's check
+            raise ParameterError("y must be finite, but contains NaN or infinity")
+        self.one_output_ = target.ndim == 1
+        return rows, target.reshape(len(target), -1), sample_weight
+
+    def _check_new_rows(
+        self, y: Any, sample_weight: Any, n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        t = len(self.model_.intercept)
+        if Y.shape != (n, t) or not np.isfinite(Y).all():
+            raise ParameterError(
+                f"y must be {n} finite rows of {t} targets, as in fit, got shape {np.shape(y)}"
+            )
+        return Y, None if sample_weight is None else check_weights(sample_weight, n)
+
+    def _code_targets(self, y: Any) -> NDArray[Any]:
+        return real(y)
+
+    def _predictor(self) -> Predictor:
+        return Predictor(self.model_, self.one_output_, intervals=self.intervals_)
 
     def _learn_uncertainty(
-        self, result: FitResult, park: FitSettings, predicted: Tensor
+        self, result: FitResult, settings: FitSettings, predicted: Tensor
     ) -> tuple[list[dict[str, Any]], str]:
-        sizes, n = [c.rows for c in result.report], sum(c.weight for c in result.report)
         model, left_out = result.model, result.left_out
+        ridge = settings.penalty * sum(cell.weight for cell in result.report)  # lambda n
         self.intervals_, widths = learn_intervals(
             model,
             left_out,
             predicted,
-            ridge=park.penalty * n,
-            sizes=sizes,
+            ridge=ridge,
+            sizes=[cell.rows for cell in result.report],
             n_threads=self._cores,
-            seed=park.seed,
+            seed=settings.seed,
         )
-        held_out = regression_rows(model, left_out, predicted, self.intervals_, park.seed)
+        rows = regression_rows(model, left_out, predicted, self.intervals_, settings.seed)
         self.validation_rows_ = {
-            name: values[:, 0] if self._one_output and values.ndim == 2 else values
-            for name, values in held_out.items()
+            name: values[:, 0] if self.one_output_ and values.ndim == 2 else values
+            for name, values in rows.items()
         }
         tried = [{"step": "intervals", "scale": k, "width": v} for k, v in widths.items()]
         return tried, self.intervals_.scale_name

@@ -40,7 +40,7 @@ class Fitted(Protocol):
 
     def _rows(self, X: Any) -> Tensor: ...
 
-    def _answering(self) -> Predictor: ...
+    def _predictor(self) -> Predictor: ...
 
     @property
     def _cores(self) -> int: ...
@@ -139,7 +139,7 @@ def errors_by_cell(model: Fitted, X: Any, y: ArrayLike) -> list[dict[str, Any]]:
     cell = cells_of(model, rows)
     if hasattr(model, "classes_"):
         labels, at = labels_of(model, y, len(rows))
-        wrong = model._answering().predict(rows, model._cores) != labels
+        wrong = model._predictor().predict(rows, model._cores) != labels
         means = {"error_rate": wrong, "log_loss": -np.log(chances(model, rows, at))}
     else:
         off = differences(model, rows, y)  # (n, t)
@@ -179,9 +179,9 @@ def worst_rows(model: Fitted, X: Any, y: ArrayLike, count: int = 20) -> list[dic
     else:
         off = differences(model, rows, y)  # (n, t)
         error = off[:, 0] if off.shape[1] == 1 else np.sqrt(np.square(off).mean(1))
-        truth = model._answering().flatten(targets_of(model, y, len(rows)))
+        truth = model._predictor().flatten(targets_of(model, y, len(rows)))
     worst = np.argsort(-np.abs(error), kind="stable")[:count]
-    answering, at_worst = model._answering(), rows[torch.from_numpy(worst)]
+    answering, at_worst = model._predictor(), rows[torch.from_numpy(worst)]
     columns = {
         "index": worst,
         "cell": cells_of(model, at_worst),
@@ -297,7 +297,7 @@ def seen_rows(model: Fitted, X: Any, y: ArrayLike, coverage: float = COVERAGE) -
     Intervals of that coverage are missing if the fit left out too few rows to know them.
     """
     rows = fitted(model)._rows(X)
-    answering, cell = model._answering(), cells_of(model, rows)
+    answering, cell = model._predictor(), cells_of(model, rows)
     found: DiagnosticRows = {"cell": cell, "predicted": answering.predict(rows, model._cores)}
     if hasattr(model, "classes_"):
         found["truth"], _ = labels_of(model, y, len(rows))
@@ -360,12 +360,12 @@ def labels_of(model: Any, y: ArrayLike, n: int) -> tuple[Array, Array]:
 
 def differences(model: Fitted, rows: Tensor, y: ArrayLike) -> Array:
     """Prediction less truth, shape (n, t)."""
-    return model._answering().outputs(rows, model._cores) - targets_of(model, y, len(rows))
+    return model._predictor().outputs(rows, model._cores) - targets_of(model, y, len(rows))
 
 
 def chances(model: Fitted, rows: Tensor, at: Array) -> Array:
     """The probability of the class of each row that has that number (n,), shape (n,)."""
-    P = model._answering().probabilities(rows, model._cores)  # (n, k)
+    P = model._predictor().probabilities(rows, model._cores)  # (n, k)
     return P[np.arange(len(P)), at].clip(np.finfo(np.float64).tiny, 1)
 
 

@@ -59,6 +59,7 @@ class SavableEstimator(Protocol):
 
     model_: Model
     columns_: Columns | None
+    one_output_: bool
     chosen_: Chosen
     report_: list[CellReport]
     seconds_: dict[str, float]
@@ -141,7 +142,7 @@ def encode_estimator(
         "params": encode_params(estimator.get_params(deep=False), known),
         "columns": estimator.columns_ and estimator.columns_.plain(),
         "classes": lists["classes_"],
-        "one_output": getattr(estimator, "_one_output", True),
+        "one_output": estimator.one_output_,
         "n_features_in_": estimator.n_features_in_,
         "feature_names_in_": lists["feature_names_in_"],
         "feature_importances_": encode_numbers(lists["feature_importances_"]),
@@ -165,7 +166,6 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
     attributes = {
         "model_": model,
         "columns_": None if facts["columns"] is None else from_plain(facts["columns"]),
-        "_one_output": facts["one_output"],
         "validation_rows_": rows_from_tensors(more, classes),
         "n_features_in_": facts["n_features_in_"],
         "seconds_": facts["seconds_"],
@@ -189,6 +189,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
         )
     uncertainty = facts["uncertainty"]
     if classes is None:
+        attributes["one_output_"] = facts["one_output"]
         attributes["intervals_"] = decode_intervals(uncertainty, more)
     else:
         attributes["classes_"] = classes

@@ -45,7 +45,7 @@ class ExportedModel(Protocol):
     columns_: Columns | None
     n_features_in_: int
 
-    def _answering(self) -> Predictor: ...
+    def _predictor(self) -> Predictor: ...
 
 
 def to_onnx(model: ExportedModel, path: str | Path) -> None:
@@ -67,7 +67,7 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
     >>> bool(np.allclose(answer, model.predict(X[:3])))
     True
     """
-    answering, d = model._answering(), model.n_features_in_
+    answering, d = model._predictor(), model.n_features_in_
     check_kernels(answering.model)
     graph = Graph()
     X = Value(graph, "X", np.float64)

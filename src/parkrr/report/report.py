@@ -364,7 +364,7 @@ def uncertainty(model: Fitted, X: Any) -> str:
         words += f"<p>Mean widths of {COVERAGE:.0%} intervals, over those of a constant scale:</p>"
     told = words + pictures(drawn) + table(listed)
     if X is not None:
-        new = model._answering().novelty(model._rows(X), model._cores)
+        new = model._predictor().novelty(model._rows(X), model._cores)
         told += (
             f"<p>Novelty of the rows given: median {np.median(new):.2g}, 0.9 quantile "
             f"{np.quantile(new, 0.9):.2g}; {np.mean(new > 0.5):.1%} are above 0.5. It is 0 at a "

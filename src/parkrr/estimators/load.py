@@ -8,11 +8,27 @@ from parkrr.persistence import load_estimator
 
 
 def load(path: str | Path) -> ParKRegressor | ParKClassifier:
-    """The model that was saved in a file or at a URL, ready to predict.
+    """Load a model that :meth:`ParKRegressor.save` or :meth:`ParKClassifier.save` wrote.
 
-    Nothing of the file is run. Centres and weights stay in it and are mapped, so that processes
-    with the same model share one copy; replace a file that is in use, do not write into it. A file
-    that is damaged or made up is refused with a ModelFileError that says what is wrong.
+    Nothing in the file is executed. Centres and weights stay in the file and are mapped into
+    memory, so that several processes with the same model share one copy. Replace a file that is
+    in use; do not write into it.
+
+    Parameters
+    ----------
+    path : str or Path
+        File, or URL such as "s3://bucket/minutes.park".
+
+    Returns
+    -------
+    ParKRegressor or ParKClassifier
+        The fitted estimator.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, or is no model file of this version. The message names what is
+        wrong.
 
     Examples
     --------
