@@ -17,8 +17,8 @@ import torch
 
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
-from parkrr.kernels.feature_map import standardising, with_scores
-from parkrr.partition.centroids import Blend
+from parkrr.kernels.feature_map import add_normal_scores, standardize_features
+from parkrr.partition import Blend
 from parkrr.uncertainty.calibration import fit_calibration
 from recording import record
 
@@ -63,7 +63,7 @@ def models(X, y):
         yield f"{kernel!r}, blend, coarse", ParKRegressor(kernel, 1e-5, **settings).fit(X, y)
     rows = torch.from_numpy(X)
     A = torch.from_numpy(np.random.default_rng(1).normal(size=(2 * FEATURES,) * 2)) / 3
-    learned = {"metric": with_scores(standardising(rows), rows).with_matrix(A)}
+    learned = {"metric": add_normal_scores(standardize_features(rows), rows).with_matrix(A)}
     for precision in ("float64", "float32"):
         settings = {**common, **WHOLE, **learned, "precision": precision}
         model = ParKRegressor(Gaussian(2.0), 1e-5, **settings).fit(X, y)

@@ -31,7 +31,7 @@ def seconds(function):
 def bare_operations(shard: Shard, v):
     """The four operations of a block, as functions that do one of them."""
     A = shard.rows.X[: shard.block_rows]
-    G = torch.mm(A, shard.section.right)
+    G = torch.mm(A, shard.kernel_block.fixed)
     K = G.exp()
     u, K_t = K @ v, K.T
     out_u, out_v = torch.empty_like(u), torch.empty_like(v)
@@ -46,7 +46,7 @@ def bare_operations(shard: Shard, v):
         torch.exp(source, out=target)
 
     return {
-        "gemm": lambda: torch.mm(A, shard.section.right, out=other),
+        "gemm": lambda: torch.mm(A, shard.kernel_block.fixed, out=other),
         "exp": exp,
         "Kv": lambda: torch.mm(K, v, out=out_u),
         "K'u": lambda: torch.mm(K_t, u, out=out_v),

@@ -23,7 +23,7 @@ from parkrr.kernels import Gaussian
 from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park.algorithm import FitSettings, with_target_scaled
 from parkrr.park.model import Model
-from parkrr.partition.centroids import HARD
+from parkrr.partition import HARD
 from parkrr.runtime.engine import LocalEngine
 from parkrr.solvers import Falkon
 from recording import record

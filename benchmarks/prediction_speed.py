@@ -54,17 +54,17 @@ def bare(model, X):
     Z = inner.narrowed(X)
 
     def half(part):
-        A = away.lift(part)
+        A = away.augment(part)
         rows = away.block_rows(len(A))
         room = away.workspace(rows)
         for block in torch.split(A, rows):
-            D = away.values(block, [b[: len(block)] for b in room], near=True)
+            D = away.values(block, [b[: len(block)] for b in room], no_underflow=True)
             np.argmin(D.numpy(), 1)
-        A = section.lift(part)
+        A = section.augment(part)
         rows = section.block_rows(len(A))
         room = section.workspace(rows)
         for block in torch.split(A, rows):
-            section.values(block, [b[: len(block)] for b in room], near=True) @ w
+            section.values(block, [b[: len(block)] for b in room], no_underflow=True) @ w
 
     with ThreadPoolExecutor(CORES) as pool:
         list(pool.map(half, torch.chunk(Z, CORES)))

@@ -184,15 +184,15 @@ class Bare:
 
     def distances(self, _):
         def prepare(section, X):
-            A, out = self.away.lift(X), self.away.workspace(len(X))[0]
-            return lambda: torch.mm(A, self.away.right, out=out)
+            A, out = self.away.augment(X), self.away.workspace(len(X))[0]
+            return lambda: torch.mm(A, self.away.fixed, out=out)
 
         return self.each(prepare)
 
     def kernel(self, _):
         def prepare(section, X):
-            A, room = section.lift(X), section.workspace(len(X))
-            return lambda: section.values(A, room, near=True)
+            A, room = section.augment(X), section.workspace(len(X))
+            return lambda: section.values(A, room, no_underflow=True)
 
         return self.each(prepare)
 
@@ -215,7 +215,7 @@ class Bare:
         return self.each(prepare)
 
     def matrices(self, section, X):
-        m = section.right.shape[1]
+        m = section.fixed.shape[1]
         KY = torch.rand(len(X), m + 1, dtype=torch.float64)
         return KY[:, :m], KY, torch.zeros(m, m + 1, dtype=torch.float64)
 

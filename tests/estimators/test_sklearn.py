@@ -19,7 +19,7 @@ from parkrr import ParKClassifier, ParKRegressor
 from parkrr.kernels import Gaussian, Laplacian
 from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park.algorithm import Coarse
-from parkrr.partition.centroids import Blend
+from parkrr.partition import Blend
 from parkrr.runtime.engine import LocalEngine
 from plain import PLAIN, plain
 

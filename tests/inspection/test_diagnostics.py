@@ -24,7 +24,7 @@ from parkrr.inspection.projection import leading_plane, limits
 from parkrr.kernels import Gaussian, Laplacian
 from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park.cells import CellReport
-from parkrr.partition.centroids import Blend
+from parkrr.partition import Blend
 from parkrr.theory.bounds import theory
 from plain import PLAIN
 

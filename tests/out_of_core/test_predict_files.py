@@ -9,7 +9,7 @@ from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
 from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError
-from parkrr.partition.centroids import Blend
+from parkrr.partition import Blend
 from plain import plain
 
 

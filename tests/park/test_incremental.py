@@ -10,7 +10,7 @@ from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
 from parkrr.park.algorithm import Coarse
-from parkrr.partition.centroids import Blend
+from parkrr.partition import Blend
 from plain import PLAIN, plain
 
 FIRST, LATER = slice(0, 600), slice(600, 1000)

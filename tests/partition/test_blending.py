@@ -9,7 +9,7 @@ import torch
 from parkrr.kernels import Gaussian
 from parkrr.park.algorithm import Coarse
 from parkrr.park.model import CoarseModel
-from parkrr.partition.centroids import HARD, Blend
+from parkrr.partition import HARD, Blend
 from plain import plain
 
 GAUSSIAN = Gaussian(1.0)
@@ -39,7 +39,7 @@ def shares(blend, X, C):
 def test_shares_are_those_of_the_formula(blend):
     rng = np.random.default_rng(0)
     X, C = rng.normal(size=(50, 2)), rng.normal(size=(7, 2))
-    answers = blend.answers(GAUSSIAN.distance(torch.from_numpy(C)), torch.from_numpy(X))
+    answers = blend.cell_shares(GAUSSIAN.distance(torch.from_numpy(C)), torch.from_numpy(X))
     found = np.zeros((50, 7))
     found[answers.row, answers.cell] = answers.share
     np.testing.assert_allclose(found, shares(blend, X, C), atol=1e-12)

@@ -22,7 +22,7 @@ from parkrr.kernels import Gaussian, Matern, Radial
 from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park import model
 from parkrr.park.algorithm import Coarse
-from parkrr.partition.centroids import Blend
+from parkrr.partition import Blend
 from plain import PLAIN, plain
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -125,7 +125,7 @@ class Mine(Radial):
     lengthscale = 1.0
     coefficient = -1.0
 
-    def profile(self, buffers, near):
+    def profile(self, buffers, no_underflow):
         return buffers[0].exp_()
 
     def derivative(self, buffers):

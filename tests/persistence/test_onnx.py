@@ -16,9 +16,9 @@ from sklearn.exceptions import NotFittedError
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Radial
-from parkrr.kernels.blocks import exp_
-from parkrr.kernels.feature_map import FeatureMap, standardising, with_scores
-from parkrr.partition.centroids import Blend
+from parkrr.kernels.feature_map import FeatureMap, add_normal_scores, standardize_features
+from parkrr.kernels.radial import exp_
+from parkrr.partition import Blend
 from parkrr.persistence import onnx_export, onnx_graph
 from parkrr.uncertainty.calibration import fit_calibration
 
@@ -43,13 +43,13 @@ SHAPES = {
     "all of it": {"n_cells": 6, "coarse": 40, "blend": Blend(n_nearest=3, width=2.0)},
 }
 ROWS = torch.from_numpy(X)
-SCORED = with_scores(standardising(ROWS), ROWS)
+SCORED = add_normal_scores(standardize_features(ROWS), ROWS)
 MIXING = torch.from_numpy(np.random.default_rng(1).normal(size=(6, 6)))
 METRICS = {
     "euclidean": "euclidean",
     "standard": "standard",
     "scores": SCORED,
-    "weights of features": standardising(ROWS).with_matrix(torch.tensor([1.0, 0.3, 4.0])),
+    "weights of features": standardize_features(ROWS).with_matrix(torch.tensor([1.0, 0.3, 4.0])),
     "weights of features and scores": SCORED.with_matrix(MIXING[0].abs()),
     "a matrix": SCORED.with_matrix(MIXING),
     "three knots": FeatureMap(
@@ -306,8 +306,8 @@ class Cauchy(Radial):
     def coefficient(self):
         return 1 / self.lengthscale**2
 
-    def profile(self, buffers, near):
+    def profile(self, buffers, no_underflow):
         return buffers[0].clamp_(min=0).add_(1).reciprocal_()
 
     def derivative(self, buffers):
-        return exp_(buffers[0], near=False)
+        return exp_(buffers[0], no_underflow=False)

@@ -7,7 +7,7 @@ import torch
 from ondisk import frame, on_disk, write
 from parkrr import ParKClassifier, load, scan_parquet
 from parkrr.out_of_core.fit import own_device
-from parkrr.partition.centroids import Blend
+from parkrr.partition import Blend
 from plain import plain
 from pretend import NAME, Elsewhere, pretending
 

@@ -6,7 +6,7 @@ import torch
 
 from parkrr.data.rows import ArraySource, Block
 from parkrr.kernels import Gaussian, Matern
-from parkrr.kernels.feature_map import mixed
+from parkrr.kernels.feature_map import apply_matrix
 from parkrr.partition.centroids import rows_around
 from parkrr.runtime.engine import LocalEngine
 from parkrr.tuning.metric_descent import Descent, LocalBatch
@@ -57,7 +57,7 @@ def descent(matrix, ridge=1.0, fixed=False):
 def test_a_descent_finds_the_one_column_that_matters(matrix):
     found = descent(matrix.double())
     found.advance(60, falling=True, deadline=np.inf)
-    size = mixed(torch.eye(4).double(), found.matrix).norm(dim=1)
+    size = apply_matrix(torch.eye(4).double(), found.matrix).norm(dim=1)
     assert size[0] > 3 * size[1:].max()
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from parkrr.data import draw, grouped
 from parkrr.errors import ParameterError
 from parkrr.park import CellReport, Model
-from parkrr.partition import nearest
 from parkrr.solvers import kernel_of_rows
 from parkrr.theory import Theory, theory
 from parkrr.uncertainty import COVERAGE, DiagnosticRows, Predictor
@@ -232,11 +231,11 @@ def border_jumps(model: Fitted, X: Any) -> BorderJumps:
     inner, rows = fitted(model).model_, model._rows(X)
     rows = rows[draw(len(rows), BORDER_ROWS, 0)]
     Q = len(inner.centroids)
-    blended = inner.blend.n_answering(Q) > 1
+    blended = inner.blend.n_blended(Q) > 1
     if Q == 1:
         return BorderJumps(0, 0.0, 0.0, blended)
     Z = inner.narrowed(rows)
-    cells, gaps = nearest(inner.centroid_distances, Z, 2)  # (n, 2) each
+    cells, gaps = inner.centroid_distances.nearest(Z, 2)  # (n, 2) each
     near = gaps[:, 1].argsort()[: max(1, round(BORDER_SHARE * len(Z)))]
     first, second = (local_values(inner, Z[near], cells[near, k]) for k in (0, 1))  # (b, t)
     values = inner.predict(rows, model._cores)
@@ -286,7 +285,7 @@ def neighbours(model: Model, cell_of: Tensor) -> tuple[Tensor, float]:
     """Which rows, of cells (n,), are in the cells around that of the first, and their share."""
     count = min(THEORY_CELLS, len(model.centroids))
     first = model.centroids[cell_of[:1]]
-    around = nearest(model.centroid_distances, first, count)[0][0]
+    around = model.centroid_distances.nearest(first, count)[0][0]
     inside = torch.isin(cell_of, around)
     return inside.nonzero()[:, 0], float(inside.double().mean())
 
@@ -375,7 +374,7 @@ def local_values(model: Model, Z: Tensor, cell_of: Tensor) -> Tensor:
     values = torch.zeros(len(Z), len(model.intercept), dtype=torch.float64, device=Z.device)
     for q, at in enumerate(torch.split(order, counts)):
         section, w = model.cells[q]
-        values[at] = (section(section.lift(Z[at].to(w.dtype))) @ w).double()
+        values[at] = (section(Z[at].to(w.dtype)) @ w).double()
     return values
 
 

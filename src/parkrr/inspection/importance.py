@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from parkrr.kernels import Radial, gradients, mixed
+from parkrr.kernels import Radial, apply_matrix, gradients
 from parkrr.park import Model
 from parkrr.partition import assign
 
@@ -27,7 +27,7 @@ def importances(model: Model, X: Tensor) -> Tensor:
         G[:, at] += gradients(model.kernel, model.weights[q], model.centers[q], Z[at]).to(G.dtype)
     G = G.double()
     if model.metric.matrix is not None:
-        G = mixed(G, model.metric.matrix.to(G).t())  # by columns, before the matrix
+        G = apply_matrix(G, model.metric.matrix.to(G).t())  # by columns, before the matrix
     columns = model.metric.columns(X, torch.float64) if model.metric.origin is not None else X
     changes = G.square().sum((0, 1)) * columns.double().var(0, correction=0)  # (e,)
     scores = changes.reshape(-1, X.shape[1]).sum(0)

@@ -1,22 +1,29 @@
-"""K(x, z), and the feature map in front of it."""
+"""Kernels K(x, z), and the feature map that rows pass before them."""
 
-from parkrr.kernels.base import Kernel
 from parkrr.kernels.blocks import (
     InnerProductBlock,
+    Kernel,
     KernelBlock,
-    PolynomialBlock,
+    as_kernel,
     block_rows,
     coordinate_limit,
 )
 from parkrr.kernels.feature_map import (
     FeatureMap,
-    centering,
-    mixed,
-    pulled_back,
-    root,
-    standardising,
-    with_scores,
+    add_normal_scores,
+    apply_matrix,
+    center_features,
+    matrix_root,
+    pull_back,
+    standardize_features,
 )
-from parkrr.kernels.inner_product import Linear, Polynomial
-from parkrr.kernels.names import KERNELS, as_kernel
+from parkrr.kernels.inner_product import Linear, Polynomial, PolynomialBlock
 from parkrr.kernels.radial import Gaussian, Laplacian, Matern, Radial, gradient_products, gradients
+
+KERNELS: dict[str, type[Kernel]] = {
+    "gaussian": Gaussian,
+    "laplacian": Laplacian,
+    "matern": Matern,
+    "polynomial": Polynomial,
+    "linear": Linear,
+}

@@ -1,17 +1,21 @@
-"""Kernel values of many blocks against fixed rows: one GEMM and one in-place map each.
+"""What a kernel is, and its values at many blocks of rows against fixed rows.
 
-Rows are *lifted* once, to (x, |x|^2, 1) or the like, so that a product of lifted rows is
-already the squared distance. A :class:`KernelBlock` knows how, and what to make of it. It knows
-no memory budget and no solver.
+A kernel turns X (n, d) and Z (m, d) into K (n, m), on whatever device and dtype they have. To add
+your own, derive from :class:`Radial` (a formula of the distance) or :class:`Kernel`.
+
+A :class:`KernelBlock` prepares the fixed rows Z once; each block of rows X then costs one matrix
+product and one map in place. Rows are *augmented* before the product, to (x, |x|^2, 1) or the like,
+so that the product already is the squared distance.
 """
 
-import math
 from abc import ABC, abstractmethod
-from typing import Protocol, final
+from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from parkrr.errors import ParameterError
 
 # A block of kernel values stays in a core's L2 cache between the GEMM, the exponential and
 # the products: 1 MiB of 2 MiB ran at 2.2e9 entries/s on two cores, 4 MiB at 0.5.
@@ -19,125 +23,135 @@ BLOCK_BYTES = 2**20
 SHORTEST_BLOCK = 64  # rows; at m = 10,000 and d = 90, 52 rows ran 1.4 times as fast as 26
 
 
-class Profile(Protocol):
-    """What a section must know of a radial kernel."""
+class Kernel(ABC):
+    """A positive-definite function K(x, z)."""
 
-    n_buffers: int
+    @abstractmethod
+    def diag(self, X: Tensor) -> Tensor:
+        """K(x, x) of each row of X (n, d), shape (n,)."""
 
-    @property
-    def coefficient(self) -> float: ...
+    @abstractmethod
+    def against(self, Z: Tensor) -> "KernelBlock":
+        """K(., Z) for fixed rows Z (m, d), prepared for many blocks."""
 
-    def profile(self, buffers: list[Tensor], near: bool) -> Tensor: ...
+    @abstractmethod
+    def distance(self, C: Tensor) -> "KernelBlock":
+        """What sorts centroids C (Q, d) by their RKHS distance to a row, eq. (5).
+
+        K(x, x) is the same for every centroid, so K(c, c) - 2 K(x, c) is enough; and any
+        increasing function of the distance is as good.
+        """
+
+    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
+        """The kernel matrix K(X, Z), shape (n, m)."""
+        return self.against(Z)(X)
+
+    def among(self, Z: Tensor) -> Tensor:
+        """The kernel matrices of many small sets of rows Z (b, k, d), shape (b, k, k)."""
+        return torch.stack([self(rows, rows) for rows in Z])
 
 
-class Power(Protocol):
-    """What a section must know of a polynomial kernel."""
+def as_kernel(kernel: Kernel | str) -> Kernel:
+    """The kernel itself, or the one of that name with its defaults.
 
-    @property
-    def degree(self) -> int: ...
+    Examples
+    --------
+    >>> from parkrr.kernels import as_kernel
+    >>> as_kernel("matern")
+    Matern(lengthscale=1.0, nu=1.5)
+    """
+    from parkrr.kernels import KERNELS  # noqa: PLC0415 - which imports this module
 
-    @property
-    def gamma(self) -> float: ...
-
-    @property
-    def coef0(self) -> float: ...
-
-    def diag(self, X: Tensor) -> Tensor: ...
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str) and kernel in KERNELS:
+        return KERNELS[kernel]()
+    raise ParameterError(f"kernel must be a Kernel or one of {sorted(KERNELS)}, got {kernel!r}")
 
 
 class KernelBlock(ABC):
-    """A function of lifted rows: a GEMM against `right`, then `shape` in place."""
+    """A function of rows and fixed rows Z (m, d): a product of both, then a map in place."""
 
-    # (d', m), row after row: a GEMM against columns took 1.2 times as long, for one row 6 times.
-    right: Tensor
+    # The augmented rows Z (d', m), row after row: a GEMM against columns took 1.2 times as long,
+    # for one row 6 times.
+    fixed: Tensor
     origin: Tensor | float = 0.0  # (d,)  from which rows are measured
     n_buffers = 1
 
     @abstractmethod
-    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
-        """The rows as the GEMM wants them, shape (n, d'), in the dtype of Z.
+    def augment(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
+        """The rows as the product needs them, shape (n, d'), in the dtype of Z.
 
-        Sections of one kernel differ in their origin alone, so one call can lift rows for
+        Blocks of one kernel differ in their origin alone, so one call can augment rows for
         several of them, given the origin of each row (n, d).
         """
 
     @abstractmethod
-    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
-        """Turn the GEMM in buffers[0] into values, in place there."""
+    def from_products(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        """Turn the products in buffers[0] into values, in place there."""
 
-    def near(self, radius: float) -> bool:
+    def no_underflow(self, radius: float) -> bool:
         """Whether no value can underflow at rows up to that radius."""
         return True
 
     def radii(self, A: Tensor, starts: list[int]) -> list[float]:
-        """Radius of each run of lifted rows A (n, d') that begins at one of `starts`."""
+        """Radius of each run of augmented rows A (n, d') that begins at one of `starts`."""
         return [0.0] * len(starts)
 
     def block_rows(self, n_rows: int) -> int:
         """How many of n_rows rows to take at a time."""
-        return block_rows(self.right.shape[1], self.right.element_size(), n_rows)
+        return block_rows(self.fixed.shape[1], self.fixed.element_size(), n_rows)
 
     def workspace(self, n_rows: int) -> list[Tensor]:
-        """Room for blocks of n_rows lifted rows, to be reused from block to block."""
-        m = self.right.shape[1]
-        return [self.right.new_empty(n_rows, m) for _ in range(self.n_buffers)]
+        """Memory for blocks of n_rows augmented rows, to be reused from block to block."""
+        m = self.fixed.shape[1]
+        return [self.fixed.new_empty(n_rows, m) for _ in range(self.n_buffers)]
 
-    def values(self, A: Tensor, buffers: list[Tensor], near: bool) -> Tensor:
-        """Values at lifted rows A (n, d'), shape (n, m): they are buffers[0]."""
-        torch.mm(A, self.right, out=buffers[0])
-        return self.shape(buffers, near)
+    def values(self, A: Tensor, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        """Values at augmented rows A (n, d'), shape (n, m): they are buffers[0]."""
+        torch.mm(A, self.fixed, out=buffers[0])
+        return self.from_products(buffers, no_underflow)
 
-    def __call__(self, A: Tensor) -> Tensor:
-        """Values at lifted rows A (n, d'), shape (n, m), in memory of their own."""
+    def values_of(self, A: Tensor) -> Tensor:
+        """Values at augmented rows A (n, d'), shape (n, m), in memory of their own."""
         if not len(A):
-            return self.right.new_empty(0, self.right.shape[1])
-        near = len(A) > 1 and self.near(self.radii(A, [0])[0])  # of one row longer than a clamp
-        return self.values(A, self.workspace(len(A)), near)
+            return self.fixed.new_empty(0, self.fixed.shape[1])
+        # Of a single row this check takes longer than the clamp that it would save.
+        no_underflow = len(A) > 1 and self.no_underflow(self.radii(A, [0])[0])
+        return self.values(A, self.workspace(len(A)), no_underflow)
 
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values at rows X (n, d), shape (n, m)."""
+        return self.values_of(self.augment(X))
 
-@final
-class RadialBlock(KernelBlock):
-    """A radial kernel against Z, from squared distances with the norms folded in the GEMM."""
+    def argmin(self, X: Tensor) -> Tensor:
+        """For distances: the number of the nearest fixed row of each row of X (n, d), shape (n,).
 
-    def __init__(self, kernel: Profile, Z: Tensor) -> None:
-        c = kernel.coefficient
-        self.kernel = kernel
-        self.n_buffers = kernel.n_buffers
-        # |x|^2 + |z|^2 - 2xz cancels far from the origin: at |x| ~ 100 a float32 kernel was
-        # off by 4e-3. Distances do not change under a shift, so shift first.
-        self.origin: Tensor = Z.mean(dim=0)  # (d,)
-        self.scale = math.sqrt(abs(c))
-        Z = self.scaled(Z, self.origin)  # (m, d)
-        sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
-        self.farthest = math.sqrt(float(sq_norms.max()))
-        if c > 0:
-            # Distances that rounding cannot tell from zero become zero: the root would turn
-            # 1e-7 into 3e-4, and a row would not have kernel 1 with its own copy.
-            sq_norms -= 8 * torch.finfo(Z.dtype).eps * self.farthest**2
-        right = torch.cat([-2 * Z.T, torch.ones_like(sq_norms).T, sq_norms.T])
-        self.right = right.mul_(math.copysign(1.0, c))
+        Ties go to the smaller number.
+        """
+        A = self.augment(X)  # (n, d')
+        rows = self.block_rows(len(A))
+        workspace = self.workspace(rows)
+        nearest = np.empty(len(A), dtype=np.int64)
+        for start in range(0, len(A), rows):
+            part, out = A[start : start + rows], nearest[start : start + rows]
+            D = self.values(part, [buffer[: len(part)] for buffer in workspace], no_underflow=True)
+            if D.device.type == "cpu":  # torch's argmin reads 0.5e9 entries/s there, numpy's 6e9
+                np.argmin(D.numpy(), axis=1, out=out)
+            else:
+                out[:] = D.argmin(1).cpu().numpy()
+        return torch.from_numpy(nearest).to(X.device)
 
-    def scaled(self, X: Tensor, origin: Tensor, out: Tensor | None = None) -> Tensor:
-        limit = coordinate_limit(X.shape[1], X.dtype)
-        return torch.sub(X, origin, out=out).mul_(self.scale).clamp_(-limit, limit)
+    def nearest(self, X: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """For distances: the `count` nearest fixed rows of each row of X (n, d).
 
-    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
-        X = X.to(self.right.dtype)
-        A = X.new_ones(len(X), X.shape[1] + 2)  # (n, d + 2)
-        x = self.scaled(X, self.origin if origin is None else origin, out=A[:, :-2])
-        torch.sum(x.square(), 1, out=A[:, -2])
-        return A
-
-    def near(self, radius: float) -> bool:
-        return (radius + self.farthest) ** 2 < -smallest_exponent(self.right.dtype)
-
-    def radii(self, A: Tensor, starts: list[int]) -> list[float]:
-        sq_norms = np.maximum.reduceat(A[:, -2].cpu().numpy(), starts)
-        radii: list[float] = np.sqrt(sq_norms).tolist()
-        return radii
-
-    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
-        return self.kernel.profile(buffers, near)
+        Their numbers, and how much farther than the nearest each of them is, (n, count) both.
+        """
+        A = self.augment(X)
+        blocks = torch.split(A, self.block_rows(len(A)))
+        parts = [self.values_of(block).topk(count, dim=1, largest=False) for block in blocks]
+        distances = torch.cat([part.values for part in parts])
+        return torch.cat([part.indices for part in parts]), distances - distances[:, :1]
 
 
 @final
@@ -147,61 +161,25 @@ class InnerProductBlock(KernelBlock):
     def __init__(self, Z: Tensor, norms: bool = False) -> None:
         self.norms = norms
         sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
-        self.right = torch.cat([-2 * Z.T, sq_norms.T]) if norms else Z.T
+        self.fixed = torch.cat([-2 * Z.T, sq_norms.T]) if norms else Z.T
 
-    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
+    def augment(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
         if not self.norms:
-            return X.to(self.right.dtype)
-        A = self.right.new_ones(len(X), X.shape[1] + 1)  # (n, d + 1)
+            return X.to(self.fixed.dtype)
+        A = self.fixed.new_ones(len(X), X.shape[1] + 1)  # (n, d + 1)
         A[:, :-1] = X
         return A
 
-    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
+    def from_products(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         return buffers[0]
-
-
-@final
-class PolynomialBlock(KernelBlock):
-    """A polynomial kernel against Z; or with `distance` K(z, z) - 2 K(x, z)."""
-
-    def __init__(self, kernel: Power, Z: Tensor, distance: bool = False) -> None:
-        self.kernel = kernel
-        constant = torch.full_like(Z[:, :1], kernel.coef0)
-        self.right = torch.cat([Z.T * kernel.gamma, constant.T])
-        self.diag = kernel.diag(Z) if distance else None
-
-    def lift(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
-        A = X.to(self.right.dtype)
-        return torch.cat([A, torch.ones_like(A[:, :1])], 1)
-
-    def shape(self, buffers: list[Tensor], near: bool) -> Tensor:
-        K = buffers[0].pow_(self.kernel.degree)
-        return K if self.diag is None else K.mul_(-2).add_(self.diag)
 
 
 def block_rows(m: int, itemsize: int, n_rows: int) -> int:
     """How many of n_rows rows to take at a time against m rows of numbers of so many bytes."""
-    fits = BLOCK_BYTES // (itemsize * m)
-    return min(max(SHORTEST_BLOCK, fits), max(1, n_rows))
+    rows_in_cache = BLOCK_BYTES // (itemsize * m)
+    return min(max(SHORTEST_BLOCK, rows_in_cache), max(1, n_rows))
 
 
 def coordinate_limit(d: int, dtype: torch.dtype) -> float:
     """A coordinate of d this large still has a finite |x|^2; every kernel is 0 long before."""
     return float(torch.finfo(dtype).max ** 0.5) / (8 * d)
-
-
-def smallest_exponent(dtype: torch.dtype) -> float:
-    """Below this exp(x) is subnormal, give or take one: -86.3 in float32, -707 in float64."""
-    return math.log(torch.finfo(dtype).tiny) + 1
-
-
-def exp_(G: Tensor, near: bool) -> Tensor:
-    """exp(G) in place for G <= 0; `near` promises that no entry underflows."""
-    # Below this exponent torch's exp on Intel falls from 2.7e9 to 0.03e9 entries/s, and
-    # rounding can leave G slightly above 0 far from the origin. A clamp runs at 10e9.
-    return G.exp_() if near else G.clamp_(smallest_exponent(G.dtype), 0).exp_()
-
-
-def root_(G: Tensor) -> Tensor:
-    """sqrt(G) in place, for squared distances G that rounding may leave below 0."""
-    return G.clamp_(0, smallest_exponent(G.dtype) ** 2).sqrt_()

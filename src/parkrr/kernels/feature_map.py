@@ -1,7 +1,7 @@
-"""Maps in front of the kernel: in what units distances are measured.
+"""The feature map in front of the kernel: the units in which distances are measured.
 
-Knows rows, not models. A map is part of the model, plain tensors: features are centred and
-scaled, beside them may stand their normal scores, and a matrix mixes and weighs the lot.
+Features are centred and scaled, their normal scores may stand beside them, and a matrix weighs or
+mixes all columns. A map is part of the model, and made of tensors alone.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from parkrr.kernels.blocks import coordinate_limit
 
 CLIPPED = 0.005  # share of values at each end that does not count for a feature's spread
 KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows
-MAPPED_ROWS = 2**14  # at a time, so that a dozen passes over them stay in cache
+ROWS_IN_CACHE = 2**14  # mapped at a time, so that a dozen passes over them stay in cache
 BINNED_ROWS, BINS = 1024, 1024  # rows from which the search for knots begins with a table
 SMALLEST_WEIGHT = 1e-6  # of a direction in the learned metric, beside the largest
 
@@ -25,19 +25,19 @@ class FeatureMap:
 
     Parameters
     ----------
-    origin, scale
+    origin, scale : Tensor, default None
         Shape (d,). None leaves rows as they are.
-    knots, levels
+    knots, levels : Tensor, default None
         Values of each feature and their normal scores, between which scores are linear,
         shape (d, k); None for no scores. An increasing function of a feature has the same
         scores, so that no outlier and no unit can matter.
-    matrix
+    matrix : Tensor, default None
         Weights (e,) of the columns, or a matrix (e, e) that mixes them; None leaves them.
 
     Examples
     --------
     >>> import torch
-    >>> from parkrr.kernels.feature_map import FeatureMap
+    >>> from parkrr import FeatureMap
     >>> FeatureMap(torch.ones(2), torch.tensor([1.0, 10.0]))(torch.zeros(1, 2), torch.float32)
     tensor([[ -1., -10.]])
     """
@@ -52,12 +52,14 @@ class FeatureMap:
         """Rows X (n, d) as the kernel sees them, shape (n, e)."""
         if self.origin is None:
             return X.to(dtype)
-        if self.knots is not None and len(X) > MAPPED_ROWS:
-            return torch.cat([self(part, dtype) for part in torch.split(X, MAPPED_ROWS)])
+        if self.knots is not None and len(X) > ROWS_IN_CACHE:
+            return torch.cat([self(part, dtype) for part in torch.split(X, ROWS_IN_CACHE)])
         F = self.columns(X, dtype)
         if self.matrix is None:
             return F
-        return bounded(mixed(F, self.matrix.to(F)))
+        F = apply_matrix(F, self.matrix.to(F))
+        limit = coordinate_limit(F.shape[1], F.dtype)  # so that |x|^2 is finite
+        return F.clamp_(-limit, limit)
 
     def columns(self, X: Tensor, dtype: torch.dtype) -> Tensor:
         """What the matrix mixes, shape (n, d) or with scores (n, 2 d)."""
@@ -81,7 +83,7 @@ class FeatureMap:
         assert self.levels is not None
         knots, levels = self.knots.to(X), self.levels.to(X)  # (d, k)
         values = X.T.contiguous().clamp(knots[:, :1], knots[:, -1:])  # (d, n)
-        after = places(knots, values).clamp_(1, knots.shape[1] - 1)
+        after = count_below(knots, values).clamp_(1, knots.shape[1] - 1)
         low, high = knots.gather(1, after - 1), knots.gather(1, after)
         width = (high / 2 - low / 2).clamp_min(torch.finfo(X.dtype).tiny)
         part = ((values / 2 - low / 2) / width).clamp_(0, 1)
@@ -92,12 +94,12 @@ class FeatureMap:
         return replace(self, matrix=matrix)
 
 
-def places(knots: Tensor, values: Tensor) -> Tensor:
+def count_below(knots: Tensor, values: Tensor) -> Tensor:
     """How many knots (d, k) lie below each of the values (d, n), shape (d, n).
 
-    What searchsorted does, in half of its time for many values: a table of even bins says where
+    What searchsorted does, in half of its time for many values: a table of even bins tells where
     to begin, and few steps of bisection without a branch are left. With 9 features and 256 knots
-    searchsorted took 0.5 of the 3.6 microseconds a row of a pass over files.
+    searchsorted took 0.5 of the 3.6 microseconds per row of a pass over files.
     """
     if values.shape[1] < BINNED_ROWS:
         return torch.searchsorted(knots, values)
@@ -112,39 +114,33 @@ def places(knots: Tensor, values: Tensor) -> Tensor:
     below = torch.searchsorted(knots, low + (edges * width).nan_to_num(0.0))  # (d, bins + 3)
     begin, most = below[:, :-3], int((below[:, 3:] - below[:, :-3]).max())
     bins = ((values - low) / width).nan_to_num_(0.0).clamp_(0, BINS - 1).long()
-    at = begin.contiguous().gather(1, bins)
+    count = begin.contiguous().gather(1, bins)  # (d, n)
     padded = torch.cat([knots, torch.full_like(low, torch.inf)], 1)
     for step in (2**power for power in reversed(range(most.bit_length()))):
-        probe = (at + step - 1).clamp_max_(k)
-        at += step * (padded.gather(1, probe) < values)
-    return at
+        probe = (count + step - 1).clamp_max_(k)
+        count += step * (padded.gather(1, probe) < values)
+    return count
 
 
-def pulled_back(M: Tensor, matrix: Tensor) -> Tensor:
-    """An average gradient outer product (e, e) of mixed columns, before the matrix."""
+def pull_back(M: Tensor, matrix: Tensor) -> Tensor:
+    """An average gradient outer product (e, e) in the columns before the matrix: A M A'."""
     A = matrix.to(M)
     return A[:, None] * M * A if A.ndim == 1 else A @ M @ A.T
 
 
-def mixed(F: Tensor, matrix: Tensor) -> Tensor:
+def apply_matrix(F: Tensor, matrix: Tensor) -> Tensor:
     """Columns F (n, e) weighed by weights (e,), or mixed by a matrix (e, e)."""
     return F * matrix if matrix.ndim == 1 else F @ matrix
 
 
-def bounded(F: Tensor) -> Tensor:
-    """Coordinates kept where |x|^2 is finite, in place."""
-    limit = coordinate_limit(F.shape[1], F.dtype)
-    return F.clamp_(-limit, limit)
-
-
-def centering(X: Tensor) -> FeatureMap:
+def center_features(X: Tensor) -> FeatureMap:
     """The map that only shifts rows, from a sample X (n, d)."""
     X = X.double()
     size = X.abs().amax(0).clamp_min(1e-300)  # (d,)  or sums of values near 1e308 overflow
     return FeatureMap(origin=(X / size).mean(0) * size)
 
 
-def standardising(X: Tensor) -> FeatureMap:
+def standardize_features(X: Tensor) -> FeatureMap:
     """The map to zero mean and unit spread, from a sample X (n, d).
 
     The spread is the standard deviation of values clipped at their 0.5 and 99.5 % quantiles,
@@ -164,7 +160,7 @@ def standardising(X: Tensor) -> FeatureMap:
     return FeatureMap(clipped.mean(0) * size, scale)
 
 
-def with_scores(base: FeatureMap, X: Tensor) -> FeatureMap:
+def add_normal_scores(base: FeatureMap, X: Tensor) -> FeatureMap:
     """The map with normal scores beside the features, from a sample X (n, d)."""
     pairs = [score_knots(column) for column in X.double().cpu().numpy().T]
     parts = (np.stack(part) for part in zip(*pairs, strict=True))
@@ -180,14 +176,15 @@ def score_knots(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     levels = levels / max(1e-12, np.sqrt(counts @ levels**2 / len(values)))
     if len(knots) == 1:
         levels = np.zeros(1)
-    kept = np.arange(len(knots))
+    numbers = np.arange(len(knots))
     if len(knots) > KNOTS:
-        kept = np.searchsorted(below, np.linspace(below[0], below[-1], KNOTS)).clip(0, kept[-1])
-    kept = np.pad(kept, (0, KNOTS - len(kept)), mode="edge")  # the same length for all
-    return knots[kept], levels[kept]
+        even = np.linspace(below[0], below[-1], KNOTS)
+        numbers = np.searchsorted(below, even).clip(0, numbers[-1])
+    numbers = np.pad(numbers, (0, KNOTS - len(numbers)), mode="edge")  # the same length for all
+    return knots[numbers], levels[numbers]
 
 
-def root(M: Tensor) -> Tensor:
+def matrix_root(M: Tensor) -> Tensor:
     """M^(1/2) with largest eigenvalue one, of a positive matrix (e, e) or its diagonal (e,)."""
     values, V = (M, None) if M.ndim == 1 else torch.linalg.eigh(M)
     weights: Tensor = (values / values.max()).clamp_min(SMALLEST_WEIGHT**2).sqrt()  # (e,)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import final
 
+import torch
 from torch import Tensor
 
 from parkrr.errors import ParameterError
-from parkrr.kernels.base import Kernel
-from parkrr.kernels.blocks import InnerProductBlock, KernelBlock, PolynomialBlock
+from parkrr.kernels.blocks import InnerProductBlock, Kernel, KernelBlock
 
 
 @final
@@ -21,11 +21,11 @@ class Polynomial(Kernel):
 
     Parameters
     ----------
-    degree
-        The power :math:`p`, a whole number of at least 1.
-    gamma
+    degree : int, default 3
+        The power :math:`p`, at least 1.
+    gamma : float, default 1.0
         The factor :math:`\gamma > 0`.
-    coef0
+    coef0 : float, default 1.0
         The constant :math:`c \ge 0`.
 
     Examples
@@ -59,6 +59,25 @@ class Polynomial(Kernel):
 
     def among(self, Z: Tensor) -> Tensor:
         return (Z @ Z.mT).mul_(self.gamma).add_(self.coef0).pow_(self.degree)
+
+
+@final
+class PolynomialBlock(KernelBlock):
+    """A polynomial kernel against Z; or with `distance` K(z, z) - 2 K(x, z)."""
+
+    def __init__(self, kernel: Polynomial, Z: Tensor, distance: bool = False) -> None:
+        self.kernel = kernel
+        constant = torch.full_like(Z[:, :1], kernel.coef0)
+        self.fixed = torch.cat([Z.T * kernel.gamma, constant.T])
+        self.diag = kernel.diag(Z) if distance else None
+
+    def augment(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
+        A = X.to(self.fixed.dtype)
+        return torch.cat([A, torch.ones_like(A[:, :1])], 1)
+
+    def from_products(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        K = buffers[0].pow_(self.kernel.degree)
+        return K if self.diag is None else K.mul_(-2).add_(self.diag)
 
 
 @final

@@ -4,23 +4,32 @@ For f = sum_j alpha_j K(., z_j) with a radial kernel the gradient at x is
 sum_j alpha_j S(x, z_j) (x - z_j), two products with the slopes S.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from parkrr.errors import ParameterError
-from parkrr.kernels.base import Kernel
-from parkrr.kernels.blocks import InnerProductBlock, KernelBlock, RadialBlock, exp_, root_
+from parkrr.kernels.blocks import InnerProductBlock, Kernel, KernelBlock, coordinate_limit
 
 
 class Radial(Kernel):
     """A kernel of the distance alone. K(x, x) = 1, so its cells are Euclidean Voronoi cells."""
 
     lengthscale: float
-    n_buffers = 1
+    n_buffers = 1  # that its profile needs
+
+    def __post_init__(self) -> None:
+        lengthscale = getattr(self, "lengthscale", 1.0)  # which a kernel of yours may not have
+        if not 1e-100 <= lengthscale <= 1e100:  # also rejects NaN; its square is used
+            raise ParameterError(
+                f"lengthscale must be between 1e-100 and 1e100, got {lengthscale!r}; "
+                f"scale the features instead"
+            )
 
     @property
     @abstractmethod
@@ -28,8 +37,8 @@ class Radial(Kernel):
         """c such that the kernel is a plain function of c |x - z|^2."""
 
     @abstractmethod
-    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
-        """K from c |x - z|^2 in buffers[0], in place; `near` promises no underflow."""
+    def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        """K from c |x - z|^2 in buffers[0], in place."""
 
     @abstractmethod
     def derivative(self, buffers: list[Tensor]) -> Tensor:
@@ -38,12 +47,12 @@ class Radial(Kernel):
     def diag(self, X: Tensor) -> Tensor:
         return X.new_ones(len(X))
 
-    def slope(self, Z: Tensor) -> KernelBlock:
-        """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d)."""
-        return RadialBlock(Slope(self), Z)
-
     def against(self, Z: Tensor) -> KernelBlock:
         return RadialBlock(self, Z)
+
+    def slope(self, Z: Tensor) -> KernelBlock:
+        """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d)."""
+        return RadialBlock(self, Z, slope=True)
 
     def distance(self, C: Tensor) -> KernelBlock:
         return InnerProductBlock(C, norms=True)
@@ -51,34 +60,60 @@ class Radial(Kernel):
     def among(self, Z: Tensor) -> Tensor:
         D = torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")
         squares = D.square_().mul_(self.coefficient)
-        return self.profile([squares, *[torch.empty_like(D)] * (self.n_buffers - 1)], near=False)
+        buffers = [squares, *[torch.empty_like(D)] * (self.n_buffers - 1)]
+        return self.profile(buffers, no_underflow=False)
 
-    def at(self, lengthscale: float) -> "Radial":
+    def with_lengthscale(self, lengthscale: float) -> "Radial":
         """The same kernel with another lengthscale."""
         return replace(self, lengthscale=lengthscale)  # type: ignore[type-var]
 
-    def check_lengthscale(self) -> None:
-        if not 1e-100 <= self.lengthscale <= 1e100:  # also rejects NaN; its square is used
-            raise ParameterError(
-                f"lengthscale must be between 1e-100 and 1e100, got {self.lengthscale!r}; "
-                f"scale the features instead"
-            )
-
 
 @final
-@dataclass(frozen=True)
-class Slope:
-    """The slope of a radial kernel, in the form of a kernel's profile."""
+class RadialBlock(KernelBlock):
+    """A radial kernel against Z, or its slope; the product gives squared distances."""
 
-    kernel: Radial
-    n_buffers = 2
+    def __init__(self, kernel: Radial, Z: Tensor, slope: bool = False) -> None:
+        c = kernel.coefficient
+        self.kernel, self.slope = kernel, slope
+        self.n_buffers = 2 if slope else kernel.n_buffers
+        # |x|^2 + |z|^2 - 2xz cancels far from the origin: at |x| ~ 100 a float32 kernel was
+        # off by 4e-3. Distances do not change under a shift, so shift first.
+        self.origin: Tensor = Z.mean(dim=0)  # (d,)
+        self.scale = math.sqrt(abs(c))
+        Z = self.rescale(Z, self.origin)  # (m, d)
+        sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
+        self.farthest = math.sqrt(float(sq_norms.max()))
+        if c > 0:
+            # Distances that rounding cannot tell from zero become zero: the root would turn
+            # 1e-7 into 3e-4, and a row would not have kernel 1 with its own copy.
+            sq_norms -= 8 * torch.finfo(Z.dtype).eps * self.farthest**2
+        fixed = torch.cat([-2 * Z.T, torch.ones_like(sq_norms).T, sq_norms.T])
+        self.fixed = fixed.mul_(math.copysign(1.0, c))
 
-    @property
-    def coefficient(self) -> float:
-        return self.kernel.coefficient
+    def rescale(self, X: Tensor, origin: Tensor, out: Tensor | None = None) -> Tensor:
+        """Rows from their origin, in units in which the kernel is a function of +-|x - z|^2."""
+        limit = coordinate_limit(X.shape[1], X.dtype)
+        return torch.sub(X, origin, out=out).mul_(self.scale).clamp_(-limit, limit)
 
-    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
-        return self.kernel.derivative(buffers).mul_(2 * abs(self.coefficient))
+    def augment(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
+        X = X.to(self.fixed.dtype)
+        A = X.new_ones(len(X), X.shape[1] + 2)  # (n, d + 2)
+        x = self.rescale(X, self.origin if origin is None else origin, out=A[:, :-2])
+        torch.sum(x.square(), 1, out=A[:, -2])
+        return A
+
+    def no_underflow(self, radius: float) -> bool:
+        return (radius + self.farthest) ** 2 < -smallest_exponent(self.fixed.dtype)
+
+    def radii(self, A: Tensor, starts: list[int]) -> list[float]:
+        sq_norms = np.maximum.reduceat(A[:, -2].cpu().numpy(), starts)
+        radii: list[float] = np.sqrt(sq_norms).tolist()
+        return radii
+
+    def from_products(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        if self.slope:
+            return self.kernel.derivative(buffers).mul_(2 * abs(self.kernel.coefficient))
+        return self.kernel.profile(buffers, no_underflow)
 
 
 @final
@@ -88,7 +123,7 @@ class Gaussian(Radial):
 
     Parameters
     ----------
-    lengthscale
+    lengthscale : float, default 1.0
         The width :math:`\ell > 0`, in the units of the features.
 
     Examples
@@ -101,18 +136,15 @@ class Gaussian(Radial):
 
     lengthscale: float = 1.0
 
-    def __post_init__(self) -> None:
-        self.check_lengthscale()
-
     @property
     def coefficient(self) -> float:
         return -0.5 / self.lengthscale**2
 
-    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
-        return exp_(buffers[0], near)
+    def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        return exp_(buffers[0], no_underflow)
 
     def derivative(self, buffers: list[Tensor]) -> Tensor:
-        return exp_(buffers[0], near=False).neg_()
+        return exp_(buffers[0], no_underflow=False).neg_()
 
 
 @final
@@ -124,7 +156,7 @@ class Laplacian(Radial):
 
     Parameters
     ----------
-    lengthscale
+    lengthscale : float, default 1.0
         The width :math:`\ell > 0`, in the units of the features.
 
     Examples
@@ -137,15 +169,12 @@ class Laplacian(Radial):
 
     lengthscale: float = 1.0
 
-    def __post_init__(self) -> None:
-        self.check_lengthscale()
-
     @property
     def coefficient(self) -> float:
         return 1 / self.lengthscale**2
 
-    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
-        return exp_(root_(buffers[0]).neg_(), near=True)
+    def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
+        return exp_(root_(buffers[0]).neg_(), no_underflow=True)
 
     def derivative(self, buffers: list[Tensor]) -> Tensor:
         return half_decay_(*buffers)
@@ -161,10 +190,10 @@ class Matern(Radial):
 
     Parameters
     ----------
-    lengthscale
+    lengthscale : float, default 1.0
         The width :math:`\ell > 0`, in the units of the features.
-    nu
-        Smoothness: 0.5, 1.5 or 2.5.
+    nu : {0.5, 1.5, 2.5}, default 1.5
+        Smoothness.
 
     Examples
     --------
@@ -179,7 +208,7 @@ class Matern(Radial):
     n_buffers = 2  # the distance and its exponential at once
 
     def __post_init__(self) -> None:
-        self.check_lengthscale()
+        super().__post_init__()
         if self.nu not in (0.5, 1.5, 2.5):
             raise ParameterError(f"nu must be one of 0.5, 1.5, 2.5, got {self.nu!r}")
 
@@ -187,11 +216,11 @@ class Matern(Radial):
     def coefficient(self) -> float:
         return 2 * self.nu / self.lengthscale**2
 
-    def profile(self, buffers: list[Tensor], near: bool) -> Tensor:
+    def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         a = root_(buffers[0])
         if self.nu == 0.5:
-            return exp_(a.neg_(), near=True)
-        decay = exp_(torch.neg(a, out=buffers[1]), near=True)
+            return exp_(a.neg_(), no_underflow=True)
+        decay = exp_(torch.neg(a, out=buffers[1]), no_underflow=True)
         if self.nu == 2.5:
             a.addcmul_(a, a, value=1 / 3)  # a + a^2 / 3
         return a.add_(1).mul_(decay)
@@ -200,33 +229,47 @@ class Matern(Radial):
         if self.nu == 0.5:
             return half_decay_(*buffers)
         a = root_(buffers[0])
-        decay = exp_(torch.neg(a, out=buffers[1]), near=True)
+        decay = exp_(torch.neg(a, out=buffers[1]), no_underflow=True)
         if self.nu == 1.5:
             return a.copy_(decay).mul_(-1 / 2)
         return a.add_(1).mul_(decay).mul_(-1 / 6)
 
 
-def half_decay_(squares: Tensor, room: Tensor) -> Tensor:
+def half_decay_(squares: Tensor, buffer: Tensor) -> Tensor:
     """The derivative -exp(-a) / 2a of exp(-a) by a^2, in place of a^2; 0 where a = 0."""
     a = root_(squares)
-    decay = exp_(torch.neg(a, out=room), near=True)
+    decay = exp_(torch.neg(a, out=buffer), no_underflow=True)
     apart = a > 0
     return a.reciprocal_().mul_(decay).mul_(-1 / 2).where(apart, 0.0)
 
 
-def gradients(kernel: Radial, weights: Tensor, Z: Tensor, X: Tensor) -> Tensor:
-    """Of all outputs at rows X (n, e), shape (t, n, e).
+def smallest_exponent(dtype: torch.dtype) -> float:
+    """Below this exp(x) is subnormal, give or take one: -86.3 in float32, -707 in float64."""
+    return math.log(torch.finfo(dtype).tiny) + 1
 
-    Parameters
-    ----------
-    weights, Z
-        Coefficients (m, t) of the centres Z (m, e).
+
+def exp_(G: Tensor, no_underflow: bool) -> Tensor:
+    """exp(G) in place for G <= 0."""
+    # Below this exponent torch's exp on Intel falls from 2.7e9 to 0.03e9 entries/s, and
+    # rounding can leave G slightly above 0 far from the origin. A clamp runs at 10e9.
+    return G.exp_() if no_underflow else G.clamp_(smallest_exponent(G.dtype), 0).exp_()
+
+
+def root_(G: Tensor) -> Tensor:
+    """sqrt(G) in place, for squared distances G that rounding may leave below 0."""
+    return G.clamp_(0, smallest_exponent(G.dtype) ** 2).sqrt_()
+
+
+def gradients(kernel: Radial, weights: Tensor, Z: Tensor, X: Tensor) -> Tensor:
+    """Gradients of all outputs at rows X (n, e), from weights (m, t) of centres Z (m, e).
+
+    Shape (t, n, e).
     """
-    section = kernel.slope(Z)
+    slope = kernel.slope(Z)
     alpha = weights.to(Z.dtype)
     parts = []
-    for x in torch.split(X.to(Z.dtype), section.block_rows(len(X))):
-        S = section(section.lift(x))  # (b, m)
+    for x in torch.split(X.to(Z.dtype), slope.block_rows(len(X))):
+        S = slope(x)  # (b, m)
         parts.append(torch.stack([x * (S @ a) - S @ (a * Z) for a in alpha.T[:, :, None]]))
     return torch.cat(parts, 1)
 

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from parkrr.data import FEW_ROWS, ArraySource, CellRows, draw, judges
 from parkrr.errors import ParameterError
-from parkrr.kernels import FeatureMap, Kernel, Radial, centering, standardising
+from parkrr.kernels import FeatureMap, Kernel, Radial, center_features, standardize_features
 from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
 from parkrr.park.holdout import LeaveOneOutRows, join_left_out
 from parkrr.park.model import CoarseModel, Model
-from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balanced, choose_centroids
+from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells, choose_centroids
 from parkrr.runtime import Engine, progress
 from parkrr.solvers import (
     PENALTIES,
@@ -163,7 +163,7 @@ class FitSettings:
         if not self.balance or len(C) == 1:
             return C
         lightest = LIGHTEST_CELL * sample.total_weight / rows.total_weight
-        return balanced(
+        return balance_cells(
             self.kernel, sample.X, sample.w, C, rule=self.centroids, lightest=lightest, seed=seed
         )
 
@@ -233,7 +233,7 @@ def as_map(metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: in
     if metric == "euclidean" and not isinstance(kernel, Radial):
         return FeatureMap()  # a shift would change the kernel
     sample = rows.sample(METRIC_ROWS, seed).X
-    return centering(sample) if metric == "euclidean" else standardising(sample)
+    return center_features(sample) if metric == "euclidean" else standardize_features(sample)
 
 
 def coarse_model(

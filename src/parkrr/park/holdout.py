@@ -51,7 +51,7 @@ class LeaveOneOutRows:
 
     def own_shares(self, model: Model) -> Tensor:
         """The share of its own cell in the answer to each row, shape (h,)."""
-        answers = model.blend.answers(model.centroid_distances, self.X)
+        answers = model.blend.cell_shares(model.centroid_distances, self.X)
         own = answers.cell == self.cell[answers.row]
         shares = self.change.new_zeros(len(self.X))
         return shares.index_add_(0, answers.row[own], answers.share[own].double())

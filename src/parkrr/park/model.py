@@ -17,7 +17,7 @@ from torch import Tensor
 from parkrr.data import grouped
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
-from parkrr.partition import HARD, Blend, nearest_cell
+from parkrr.partition import HARD, Blend
 from parkrr.runtime import mapped_on_threads, torch_threads
 
 # Features routed together: enough that a cell finds hundreds of its rows in one run (466,000
@@ -106,7 +106,7 @@ class Model:
 
     def cell_of(self, X: Tensor) -> Tensor:
         """The cell of each mapped row of X (n, e), shape (n,)."""
-        return nearest_cell(self.centroid_distances, X)
+        return self.centroid_distances.argmin(X)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Line 2 of Algorithm 2 for each row of X (n, d): its cell or several, blended, (n, t)."""
@@ -131,7 +131,7 @@ class Model:
         """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""
         if len(X) == 1:
             return self.at_one(X)
-        answers = self.blend.answers(self.centroid_distances, X)
+        answers = self.blend.cell_shares(self.centroid_distances, X)
         order, counts = grouped(answers.cell, len(self.centroids))
         row, cell_of = answers.row[order], answers.cell[order]
         values = X.new_empty(len(row), len(self.intercept))
@@ -148,15 +148,15 @@ class Model:
 
     def at_one(self, X: Tensor) -> Tensor:
         """The value at one mapped row X (1, e), (1, t): nothing to sort, so half the time."""
-        if self.blend.n_answering(len(self.centroids)) == 1:
-            D = self.centroid_distances(self.centroid_distances.lift(X))  # (1, Q)
+        if self.blend.n_blended(len(self.centroids)) == 1:
+            D = self.centroid_distances(X)  # (1, Q)
             cells, shares = [int(D.cpu().numpy().argmin())], [1.0]
         else:
-            _, *answers = self.blend.answers(self.centroid_distances, X)
+            _, *answers = self.blend.cell_shares(self.centroid_distances, X)
             cells, shares = [of_cells.tolist() for of_cells in answers]
         out = self.intercept
         for (section, w), share in zip([self.cells[q] for q in cells], shares, strict=True):
-            out = torch.add(out, section(section.lift(X)) @ w, alpha=share)
+            out = torch.add(out, section(X) @ w, alpha=share)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
     def kernel_values(
@@ -166,7 +166,7 @@ class Model:
 
         A block at a time: the cell, which rows, and values (b, m_q) in room that is used again.
         """
-        A = self.lifter.lift(X, self.origins.index_select(0, cell_of))  # (n, d')
+        A = self.lifter.augment(X, self.origins.index_select(0, cell_of))  # (n, d')
         pieces = self.pieces(counts)
         lengths = [piece.rows for piece in pieces]
         starts = np.cumsum([0, *lengths[:-1]]).tolist()
@@ -177,9 +177,9 @@ class Model:
             at = slice(start, start + piece.rows)
             if w.dtype == A.dtype:
                 buffers = room.buffers(section, piece.rows)
-                yield piece.cell, at, section.values(part, buffers, section.near(radius))
+                yield piece.cell, at, section.values(part, buffers, section.no_underflow(radius))
             else:  # a cell whose products had to be float64
-                yield piece.cell, at, section(section.lift(X[at]))
+                yield piece.cell, at, section(X[at])
 
     def pieces(self, counts: list[int]) -> "list[Piece]":
         """Blocks that fit the cache, when rows are sorted by cell."""
@@ -217,7 +217,7 @@ class CoarseModel:
         section = self.section
         w = self.weights.to(self.centers.dtype)
         rows = section.block_rows(len(X))
-        parts = [section(section.lift(part)) @ w for part in torch.split(X, rows)]
+        parts = [section(part) @ w for part in torch.split(X, rows)]
         return torch.cat(parts).double()
 
 
@@ -281,7 +281,7 @@ class Cells(Sequence[Cell]):
         Z, w = self.centers[q], self.weights[q]
         cell = Cell(self.kernel.against(Z), w.to(Z.dtype))
         self.last.cell = (q, cell)
-        taken = cell.section.right.nbytes + cell.weights.nbytes
+        taken = cell.section.fixed.nbytes + cell.weights.nbytes
         if taken <= self.room:
             self.room -= taken
             self.kept[q] = cell
@@ -296,8 +296,8 @@ class Workspace:
 
     def buffers(self, section: KernelBlock, rows: int) -> list[Tensor]:
         """Room for `rows` rows of that section."""
-        m = section.right.shape[1]
+        m = section.fixed.shape[1]
         if not self.flat or self.flat[0].numel() < rows * m:
             size = max(rows, section.block_rows(2**30)) * m
-            self.flat = [section.right.new_empty(size) for _ in range(section.n_buffers)]
+            self.flat = [section.fixed.new_empty(size) for _ in range(section.n_buffers)]
         return [buffer.as_strided((rows, m), (m, 1)) for buffer in self.flat]

@@ -1,14 +1,11 @@
-"""Which rows belong together."""
+"""Which rows belong together, and how neighbouring cells are blended."""
 
+from parkrr.partition.blending import HARD, Blend, CellShares
 from parkrr.partition.centroids import (
     CENTROIDS,
-    HARD,
     PARTITION_ROWS_PER_CELL,
-    Blend,
     assign,
-    balanced,
+    balance_cells,
     choose_centroids,
-    nearest,
-    nearest_cell,
     rows_around,
 )

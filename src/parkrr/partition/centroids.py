@@ -1,30 +1,24 @@
-"""Centroids and cells: which rows belong together (paper, section 3.1).
-
-Knows kernels and rows, not what is fitted inside a cell.
-"""
+"""Centroids and cells: which rows belong together (paper, section 3.1)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.data import ArraySource, draw
-from parkrr.kernels import Kernel, KernelBlock
+from parkrr.kernels import Kernel
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
 # as 100 +- 10, so a share of four times the mean cannot pass for three.
 PARTITION_ROWS_PER_CELL = 100
-# A cell is light below and heavy above this part of the mean. Decided on a sample and for the
-# number of cells asked for, so well inside what holds for all rows and the cells there are:
-# a tenth, and four times.
+# A cell is light below and heavy above this part of the mean. This is decided on a sample and for
+# the number of cells asked for, so the limits lie well inside those for all rows and the final
+# cells: a tenth, and four times.
 LIGHT, HEAVY = 0.2, 2.7
 BALANCE_ROUNDS = 30  # taxi at Q = 512 needs 5 to 15
 AROUND_ROWS = 2**16  # at a time, in a search for neighbours
-SPLIT_ROWS = 100  # of a heavy cell, to choose from: with 1,000 it chose outliers again
+SPLIT_ROWS = 100  # of a heavy cell to choose from: with 1,000 the rule chose outliers again
 
 
 def select_greedy(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) -> Tensor:
@@ -67,8 +61,8 @@ def select_uniform(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) -
 def pivots(kernel: Kernel, X: Tensor, count: int, pick: Callable[[Tensor], int]) -> Tensor:
     """Row numbers picked one by one from the Schur complements given those before."""
     X = X.double()
-    section = kernel.against(X)
-    A = section.lift(X)  # (n, d')
+    columns = kernel.against(X)
+    A = columns.augment(X)  # (n, d')
     schur = kernel.diag(X).clone()  # (n,)  SC_q of each row
     rounding = float(schur.max()) * len(X) * torch.finfo(X.dtype).eps
     F = X.new_zeros(min(count, len(X)), len(X))  # (Q, n)  rows of the Cholesky factor
@@ -77,7 +71,7 @@ def pivots(kernel: Kernel, X: Tensor, count: int, pick: Callable[[Tensor], int])
         if float(schur.max()) <= rounding:
             break
         c = pick(schur)  # at q = 0 the first line of eq. (7), since SC_0(c) = K(c, c)
-        column = section(A[c : c + 1])[0] - F[:q, c] @ F[:q]  # (n,)
+        column = columns.values_of(A[c : c + 1])[0] - F[:q, c] @ F[:q]  # (n,)
         F[q] = column / schur[c].sqrt()
         schur = (schur - F[q].square()).clamp_min_(0)
         schur[c] = 0  # exact, so that no row is chosen twice
@@ -101,7 +95,7 @@ def choose_centroids(
     return X[CENTROIDS[rule](kernel, X, n_cells, seed)]
 
 
-def balanced(
+def balance_cells(
     kernel: Kernel,
     X: Tensor,
     w: Tensor | None,
@@ -116,8 +110,8 @@ def balanced(
     Greedy centroids are outliers: at Q = 512 on a million taxi rides the largest cell held
     50 times the mean and the smallest one row. Until no cell is far from the mean, those
     too light lose their centroid, so that their rows go to the next nearest, and those too
-    heavy are split by the rule that chose the centroids, applied to their own rows. The
-    last round only merges.
+    heavy are split by the rule that chose the centroids, applied to their own rows. The last
+    round only merges.
 
     Parameters
     ----------
@@ -131,14 +125,14 @@ def balanced(
     # The mean stays that of the cells asked for: were it to fall with every split, data with
     # outliers (HIGGS divided by its variance) would end with five times as many cells.
     mean = float(weights.sum()) / len(centroids)
-    for left in reversed(range(BALANCE_ROUNDS)):
+    for rounds_left in reversed(range(BALANCE_ROUNDS)):
         cell_of = assign(kernel, X, centroids)
         weight = torch.bincount(cell_of, weights.double(), minlength=len(centroids))  # (Q,)
         light = weight < max(LIGHT * mean, lightest)
         light[weight.argmax()] = False
         heavy = (weight > max(HEAVY * mean, 2 * lightest)).nonzero()[:, 0].tolist()
         parts = []
-        for q in heavy if left else []:
+        for q in heavy if rounds_left else []:
             n_parts, own = int(weight[q] / mean), X[cell_of == q]
             parts.append(split_cell(kernel, own, rule, n_parts, int(seeds.integers(2**31))))
             light[q] = len(parts[-1]) > 0  # its own centroid goes, if it could be split
@@ -158,129 +152,19 @@ def split_cell(kernel: Kernel, X: Tensor, rule: str, n_parts: int, seed: int) ->
 def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
     """The cell of each row: its nearest centroid in feature space, eq. (5).
 
-    K(x, x) is the same for every centroid, so the argmin needs only
-    K(c, c) - 2 K(x, c). Ties go to the smaller cell number.
-
-    Parameters
-    ----------
-    X
-        Rows to place, shape (n, d).
-    centroids
-        Shape (Q, d).
-
-    Returns
-    -------
-    Tensor
-        Cell numbers in [0, Q), shape (n,).
+    Of rows X (n, d) and centroids (Q, d), numbers in [0, Q), shape (n,). K(x, x) is the same for
+    every centroid, so the argmin needs only K(c, c) - 2 K(x, c). Ties go to the smaller number.
     """
-    return nearest_cell(kernel.distance(centroids), X)
+    return kernel.distance(centroids).argmin(X)
 
 
-def nearest_cell(section: KernelBlock, X: Tensor) -> Tensor:
-    """As `assign`, by distances to centroids that are prepared, shape (n,)."""
-    A = section.lift(X)  # (n, d')
-    rows = section.block_rows(len(A))
-    workspace = section.workspace(rows)
-    cell_of = np.empty(len(A), dtype=np.int64)
-    for start in range(0, len(A), rows):
-        part = A[start : start + rows]
-        D = section.values(part, [buffer[: len(part)] for buffer in workspace], near=True)
-        argmin(D, out=cell_of[start : start + rows])
-    return torch.from_numpy(cell_of).to(X.device)
-
-
-class CellShares(NamedTuple):
-    """Which cells answer for which rows, and with what share."""
-
-    row: Tensor  # (p,)
-    cell: Tensor  # (p,)
-    share: Tensor  # (p,)  of each row they add up to one
-
-
-@dataclass(frozen=True)
-class Blend:
-    """How many cells answer for a row, and how their answers are weighed.
-
-    With g_j the gap between the squared distances to the j-th nearest centroid and to the
-    nearest, cell j has the weight (1 - g_j / min(width, g_{k+1}))_+^2, divided by their sum.
-    A cell's weight has fallen to zero when it stops being among the k nearest, so that
-    predictions are continuous. One nearest cell is the paper's rule, eq. (14).
-
-    Parameters
-    ----------
-    n_nearest
-        k, the most cells that answer for a row.
-    width
-        The gap at which a cell no longer answers, in the units of mapped rows, squared.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from parkrr.kernels import Gaussian
-    >>> from parkrr.partition.centroids import Blend
-    >>> halfway, cells = torch.tensor([[0.5]]), torch.tensor([[0.0], [1.0], [3.0]])
-    >>> Blend(n_nearest=2, width=1.0).answers(Gaussian().distance(cells), halfway).share
-    tensor([0.5000, 0.5000])
-    """
-
-    n_nearest: int = 1
-    width: float = 0.0
-
-    def n_answering(self, n_cells: int) -> int:
-        """The most of so many cells that answer for a row: k, or the nearest alone."""
-        k = min(self.n_nearest, n_cells - 1)
-        return k if k > 1 and self.width > 0 else 1
-
-    def answers(self, centroid_distances: KernelBlock, X: Tensor) -> CellShares:
-        """The cells of each row of X (n, e), by distances to the centroids."""
-        k = self.n_answering(centroid_distances.right.shape[1])
-        if k == 1:
-            return alone(nearest_cell(centroid_distances, X), X.dtype)
-        cells, gaps = nearest(centroid_distances, X, k + 1)  # (n, k + 1) each
-        shares = self.shares(gaps)  # (n, k)
-        row, place = shares.nonzero(as_tuple=True)
-        return CellShares(row, cells[row, place], shares[row, place])
-
-    def shares(self, gaps: Tensor) -> Tensor:
-        """The shares of the k nearest cells from k + 1 gaps (n, k + 1), shape (n, k)."""
-        reach = gaps[:, -1:].clamp(torch.finfo(gaps.dtype).tiny, self.width)
-        weights = (1 - gaps[:, :-1] / reach).clamp_min_(0).square_()
-        return weights / weights.sum(1, keepdim=True)
-
-
-def alone(cell_of: Tensor, dtype: torch.dtype) -> CellShares:
-    """Each row answered by its own cell (n,)."""
-    row = torch.arange(len(cell_of), device=cell_of.device)
-    return CellShares(row, cell_of, torch.ones_like(row, dtype=dtype))
-
-
-HARD = Blend()  # the nearest cell alone
-
-
-def nearest(section: KernelBlock, X: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Numbers of the `count` nearest, by distances, and their gaps to the first, (n, count)."""
-    A = section.lift(X)
-    blocks = torch.split(A, section.block_rows(len(A)))
-    found = [section(block).topk(count, dim=1, largest=False) for block in blocks]
-    distances = torch.cat([part.values for part in found])
-    return torch.cat([part.indices for part in found]), distances - distances[:, :1]
-
-
-def argmin(D: Tensor, out: NDArray[np.int64]) -> None:
-    """The first smallest entry of each row of D (n, Q) into out (n,)."""
-    if D.device.type == "cpu":  # torch's argmin reads 0.5e9 entries/s there, numpy's 6e9
-        np.argmin(D.numpy(), axis=1, out=out)
-    else:
-        out[:] = D.argmin(1).cpu().numpy()
-
-
-def rows_around(rows: ArraySource, anchors: Tensor, size: int) -> Tensor:
-    """The `size` rows nearest to each of the anchors (a, e), shape (a, size)."""
+def rows_around(rows: ArraySource, points: Tensor, size: int) -> Tensor:
+    """The `size` rows nearest to each of the points (a, e), shape (a, size)."""
     distances, numbers = [], []
     for first, block in enumerate(rows.blocks(AROUND_ROWS)):
-        D = block.X.square().sum(1) - 2 * anchors @ block.X.T  # (a, b), less |anchor|^2
-        found = D.topk(min(size, D.shape[1]), largest=False)
-        distances.append(found.values)
-        numbers.append(found.indices + first * AROUND_ROWS)
+        D = block.X.square().sum(1) - 2 * points @ block.X.T  # (a, b), less |point|^2
+        nearest = D.topk(min(size, D.shape[1]), largest=False)
+        distances.append(nearest.values)
+        numbers.append(nearest.indices + first * AROUND_ROWS)
     best = torch.cat(distances, 1).topk(min(size, rows.n_rows), largest=False).indices
     return torch.cat(numbers, 1).gather(1, best)

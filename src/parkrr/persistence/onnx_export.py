@@ -144,7 +144,7 @@ def route_all(model: Model, X: Value) -> Routed:
     longest = max(1, ROUTED_NUMBERS // widest)
     found = in_runs(X, longest, lambda run: [v for v in route(model, run) if v is not None])
     rows, cells, *more = found
-    shares = more.pop(0) if model.blend.n_answering(len(model.centroids)) > 1 else None
+    shares = more.pop(0) if model.blend.n_blended(len(model.centroids)) > 1 else None
     return Routed(rows, cells, shares, more.pop() if more else None)
 
 
@@ -165,7 +165,7 @@ def route(model: Model, X: Value) -> Routed:
     """Map rows X (n, d) and find their cells: Blend.answers."""
     graph, dtype = X.graph, model.centroids.dtype
     rows = mapped(model.metric, X, dtype)
-    k = model.blend.n_answering(len(model.centroids))
+    k = model.blend.n_blended(len(model.centroids))
     D = distances(model.kernel, rows.cast(np.float64), model.centroids)  # (n, Q)
     coarse = None if model.coarse is None else coarse_values(model, rows)
     if k == 1:
@@ -187,7 +187,7 @@ def coarse_values(model: Model, rows: Value) -> Value:
 
 def from_cells(model: Model, routed: Routed) -> Value:
     """Answers of the cells, added with their shares, (n, t): Model.at."""
-    k = model.blend.n_answering(len(model.centroids))
+    k = model.blend.n_blended(len(model.centroids))
     t, n = len(model.intercept), routed.rows.size(0)
     most = max(FEWEST_ROWS, min(BLOCK_ROWS, BLOCK_NUMBERS // t))
     pairs = pieces(routed, n * k, most)

@@ -127,7 +127,7 @@ def distances(kernel: Kernel, Z: Value, centroids: Tensor) -> Value:
 
 def products(section: KernelBlock) -> tuple[Array, Array]:
     """The GEMM of a section as a matrix (m, d') and a bias (m,) in place of ones in the rows."""
-    right = array(section.right, section.right.dtype)  # (d', m), its last row the bias
+    right = array(section.fixed, section.fixed.dtype)  # (d', m), its last row the bias
     if isinstance(section, InnerProductBlock) and not section.norms:
         return right.T, np.zeros(right.shape[1], right.dtype)
     return right[:-1].T, right[-1]
@@ -194,7 +194,7 @@ class Cells:
         return K.cast(np.float64) @ self.weights.slice(*ends).cast(np.float64)
 
     def lifted(self, rows: Value, q: Value) -> Value:
-        """Rows (n, e) as the GEMM wants them, but for ones, (n, d'): Section.lift."""
+        """Rows (n, e) as the GEMM wants them, but for ones, (n, d'): Section.augment."""
         if not isinstance(self.kernel, Radial):
             return rows
         limit = coordinate_limit(self.width, self.dtype)

@@ -89,7 +89,7 @@ def timed(d: int, t: int, cores: int) -> MachineSpeed:
     K = kernel_of_rows(kernel, cell)
     K.diagonal().add_(1)
     section = kernel.against(short[:CELL])
-    lifted = ArraySource(section.lift(short), Y.float())
+    lifted = ArraySource(section.augment(short), Y.float())
 
     def each(work: Callable[[int], object]) -> float:
         """Seconds of one on each core at once."""

@@ -26,10 +26,10 @@ from parkrr.kernels import (
     Matern,
     Radial,
     as_kernel,
-    standardising,
+    standardize_features,
 )
 from parkrr.park import Coarse, FitSettings
-from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balanced
+from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells
 from parkrr.planning.costs import EVEN, CellSpread, FitSize
 from parkrr.planning.sizes import choose_sizes
 from parkrr.runtime import as_engine, progress
@@ -126,7 +126,7 @@ def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> CellSp
     if n_cells == 1:
         return EVEN
     sample = rows.sample(SPREAD_ROWS, 0)
-    X = standardising(sample.X)(sample.X, torch.float32)
+    X = standardize_features(sample.X)(sample.X, torch.float32)
     n_cells = max(1, min(n_cells, len(X) // PARTITION_ROWS_PER_CELL))
     cores, even = as_engine(params["engine"]).local.cores, check_bool("balance", params["balance"])
     found = [partitioned(X, n_cells, even, cores, seed) for seed in range(SPREAD_TRIES)]
@@ -138,7 +138,7 @@ def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int
     kernel = Gaussian(X.shape[1] ** 0.5)
     C = X[draw(len(X), n_cells, seed)]
     if even:
-        C = balanced(kernel, X, None, C, rule="uniform", lightest=1.0, seed=seed)
+        C = balance_cells(kernel, X, None, C, rule="uniform", lightest=1.0, seed=seed)
     counts = torch.bincount(assign(kernel, X, C), minlength=len(C)).double()
     sizes = counts.sort(descending=True).values * n_cells / len(X)  # (about Q,)
     at_once = float(sizes[:cores].square().sum())

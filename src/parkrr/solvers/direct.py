@@ -171,10 +171,10 @@ class PenaltyPath:
         """Weighted sum of squared errors on other rows under each penalty, shape (p,)."""
         penalties = penalties.to(self.h)
         shrunk = self.b[:, None] / (self.h[:, None] + penalties * self.n)[:, :, None]  # (r, p, t)
-        section = self.problem.kernel.against(self.problem.centers)
+        kernel_block = self.problem.kernel.against(self.problem.centers)
         total = torch.zeros_like(penalties)
-        for X, Y, w in rows.blocks(section.block_rows(rows.n_rows)):
-            directions = section(section.lift(X)).double() @ self.basis  # (b, r)
+        for X, Y, w in rows.blocks(kernel_block.block_rows(rows.n_rows)):
+            directions = kernel_block(X).double() @ self.basis  # (b, r)
             predicted = torch.einsum("br,rpt->bpt", directions, shrunk)
             squares = (predicted - Y.double()[:, None]).square().sum(2)  # (b, p)
             total += squares.sum(0) if w is None else w.double() @ squares

@@ -132,9 +132,9 @@ class LocalProblem:
 
     def shards(self) -> "list[Shard]":
         """The rows, prepared once for the kernel and cut into one shard per thread."""
-        section = self.kernel.against(self.centers)
-        rows = self.cell.map(section.lift).load()
-        return [Shard(section, part) for part in rows.shards(min(self.n_threads, rows.n_rows))]
+        kernel_block = self.kernel.against(self.centers)
+        rows = self.cell.map(kernel_block.augment).load()
+        return [Shard(kernel_block, part) for part in rows.shards(min(self.n_threads, rows.n_rows))]
 
     def is_noisy(self, fit: LocalFit) -> bool:
         """Whether predictions in the dtype of a fit are too noisy."""
@@ -162,7 +162,7 @@ class Piece(NamedTuple):
     A: Tensor  # (b, d')
     Y: Tensor  # (b, t)
     w: Tensor | None  # (b, 1)
-    near: bool
+    no_underflow: bool
     buffers: list[Tensor]  # (b, m) each; the first holds K
     K_t: Tensor  # (m, b)
     u: Tensor  # (b, t)
@@ -175,27 +175,29 @@ class Shard:
     threads while it is made, which had cost a third of the speed on two cores.
     """
 
-    def __init__(self, section: KernelBlock, rows: Source) -> None:
-        self.section = section
-        self.m, self.t = section.right.shape[1], rows.n_outputs
-        self.block_rows = section.block_rows(rows.n_rows)
+    def __init__(self, kernel_block: KernelBlock, rows: Source) -> None:
+        self.kernel_block, self.rows = kernel_block, rows
+        self.m, self.t = kernel_block.fixed.shape[1], rows.n_outputs
+        self.block_rows = kernel_block.block_rows(rows.n_rows)
         self.pieces: list[Piece] = []
-        workspace = section.workspace(self.block_rows)  # all pieces use it
-        u = section.right.new_empty(self.block_rows, self.t)
+        workspace = kernel_block.workspace(self.block_rows)  # all pieces use it
+        u = kernel_block.fixed.new_empty(self.block_rows, self.t)
         for A, Y, w in rows.blocks(self.block_rows):
             buffers = [buffer[: len(A)] for buffer in workspace]
-            [radius] = section.radii(A, [0])
+            [radius] = kernel_block.radii(A, [0])
             weight = None if w is None else w[:, None]
-            near = section.near(radius)
-            self.pieces.append(Piece(A, Y, weight, near, buffers, buffers[0].T, u[: len(A)]))
+            no_underflow = kernel_block.no_underflow(radius)
+            self.pieces.append(
+                Piece(A, Y, weight, no_underflow, buffers, buffers[0].T, u[: len(A)])
+            )
 
     def normal(self, v: Tensor) -> Tensor:
         """K' W K v summed in float64, shape (m, t): one kernel evaluation for both products."""
-        v = v.to(self.section.right.dtype)
+        v = v.to(self.kernel_block.fixed.dtype)
         part = v.new_empty(self.m, self.t)
         total = torch.zeros_like(part, dtype=torch.float64)
         for piece in self.pieces:
-            K = self.section.values(piece.A, piece.buffers, piece.near)  # (b, m)
+            K = self.kernel_block.values(piece.A, piece.buffers, piece.no_underflow)  # (b, m)
             torch.mm(K, v, out=piece.u)
             if piece.w is not None:
                 piece.u.mul_(piece.w)
@@ -204,10 +206,10 @@ class Shard:
 
     def right_side(self) -> Tensor:
         """K' W Y summed in float64, shape (m, t)."""
-        part = self.section.right.new_empty(self.m, self.t)
+        part = self.kernel_block.fixed.new_empty(self.m, self.t)
         total = torch.zeros_like(part, dtype=torch.float64)
         for piece in self.pieces:
-            self.section.values(piece.A, piece.buffers, piece.near)
+            self.kernel_block.values(piece.A, piece.buffers, piece.no_underflow)
             Y = piece.Y if piece.w is None else piece.Y * piece.w
             total.add_(torch.mm(piece.K_t, Y, out=part))
         return total
@@ -219,11 +221,13 @@ class Shard:
         stops being positive definite at lambda = 2e-7, n = 9 x 10^5, m = 1000.
         """
         m = self.m
-        total = torch.zeros(m, m + self.t, dtype=torch.float64, device=self.section.right.device)
+        total = torch.zeros(
+            m, m + self.t, dtype=torch.float64, device=self.kernel_block.fixed.device
+        )
         wide = total.new_empty(self.block_rows, m + self.t)
         for piece in self.pieces:
             KY = wide[: len(piece.A)]
-            KY[:, :m] = self.section.values(piece.A, piece.buffers, piece.near)
+            KY[:, :m] = self.kernel_block.values(piece.A, piece.buffers, piece.no_underflow)
             KY[:, m:] = piece.Y
             add_gram(total, KY, piece.w)
         return fill_lower(total)
@@ -260,15 +264,17 @@ def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
     Some rows at a time, because Matern kernels need memory for a second matrix.
     """
     X = X.double()
-    section = kernel.against(X)
-    A = section.lift(X)  # (n, d')
-    [radius] = section.radii(A, [0])
-    near = section.near(radius)
+    kernel_block = kernel.against(X)
+    A = kernel_block.augment(X)  # (n, d')
+    [radius] = kernel_block.radii(A, [0])
+    no_underflow = kernel_block.no_underflow(radius)
     K = X.new_empty(len(X), len(X))
     rows = min(len(X), max(1, KERNEL_VALUES // len(X)))
-    _, *others = section.workspace(rows)
+    _, *others = kernel_block.workspace(rows)
     for start in range(0, len(X), rows):
         own = K[start : start + rows]
-        section.values(A[start : start + rows], [own, *(b[: len(own)] for b in others)], near)
+        kernel_block.values(
+            A[start : start + rows], [own, *(b[: len(own)] for b in others)], no_underflow
+        )
     K.diagonal().copy_(kernel.diag(X))
     return K

@@ -14,7 +14,7 @@ from torch import Tensor
 from parkrr.data import ArraySource, joined
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import Coarse, CoarseModel, FitSettings, Model, coarse_model
-from parkrr.partition import HARD, Blend, nearest
+from parkrr.partition import HARD, Blend
 from parkrr.tuning.sample_search import Note
 
 HELD_OUT = 0.2
@@ -92,7 +92,7 @@ class BlendTrial:
 
     def best_blend(self, model: Model, note: Note, level: str) -> tuple[float, Blend]:
         """The blend of least error; the nearest cell alone unless another is clearly better."""
-        gaps = nearest(self.park.kernel.distance(self.centroids), self.held_out.X, 2)[1][:, 1]
+        gaps = self.park.kernel.distance(self.centroids).nearest(self.held_out.X, 2)[1][:, 1]
         width = float(gaps.median())
         blends = [Blend(k, width * factor) for k in NEAREST for factor in WIDTHS]
         found = {blend: self.error(replace(model, blend=blend)) for blend in (HARD, *blends)}
@@ -118,7 +118,9 @@ def choose_levels(
     error, chosen = trial.judge(given, blend, note)
     if not coarse or not isinstance(park.kernel, Radial):
         return replace(park, blend=chosen)
-    level = Coarse(COARSE_CENTERS, park.kernel.at(COARSE_LENGTH * park.kernel.lengthscale))
+    level = Coarse(
+        COARSE_CENTERS, park.kernel.with_lengthscale(COARSE_LENGTH * park.kernel.lengthscale)
+    )
     there, also = trial.judge(trial.coarse(level), blend, note)
     if there < GAIN * error:
         return replace(park, blend=also, coarse=level)
@@ -151,7 +153,7 @@ def around(park: FitSettings, centroids: Tensor) -> tuple[list[int], set[int]]:
     if len(centroids) <= ALL_CELLS:
         return list(range(len(centroids))), set(range(len(centroids)))
     anchors = centroids[np.random.default_rng(park.seed).choice(len(centroids), ANCHORS, False)]
-    near = nearest(park.kernel.distance(centroids), anchors, AROUND)[0].tolist()
+    near = park.kernel.distance(centroids).nearest(anchors, AROUND)[0].tolist()
     judged = {q for cells in near for q in cells[:JUDGED]}
     return sorted({q for cells in near for q in cells}), judged
 

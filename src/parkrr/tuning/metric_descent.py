@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource, Block
-from parkrr.kernels import Radial, gradient_products, mixed, pulled_back, root
+from parkrr.kernels import Radial, apply_matrix, gradient_products, matrix_root, pull_back
 from parkrr.partition import rows_around
 from parkrr.runtime import Engine
 from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows
@@ -74,7 +74,7 @@ class LocalBatch:
         """Of the held-out error, by the matrix and the ridge."""
         F, Y, w = self.rows
         v, t = self.judged, ~self.judged
-        X = mixed(F, matrix)
+        X = apply_matrix(F, matrix)
         X_t, X_v = X[t], X[v]
         K_v = kernel(X_v, X_t)  # (v, n)
         weight = F.new_ones(len(F)) if w is None else w
@@ -86,7 +86,7 @@ class LocalBatch:
         g = 2 / total * weight[v, None] * R
         b = torch.cholesky_solve(K_v.T @ g, L)
         slope = kernel.slope(X_t)
-        S, S_v = slope(slope.lift(X_t)), slope(slope.lift(X_v))
+        S, S_v = slope(X_t), slope(X_v)
         W, W_v = S.mul_(b @ alpha.T).neg_(), S_v.mul_(g @ alpha.T)
         W = W + W.T
         dX_v = X_v * W_v.sum(1, keepdim=True) - W_v @ X_t
@@ -100,7 +100,7 @@ class LocalBatch:
     def gradients(self, kernel: Radial, matrix: Tensor, ridge: float) -> Tensor:
         """Gradient outer products (e, e) of a fit to all rows, over the half in the middle."""
         F, Y, w = self.rows
-        X = mixed(F, matrix)
+        X = apply_matrix(F, matrix)
         K = add_to_diagonal(kernel_of_rows(kernel, X), ridge if w is None else ridge / w)
         alpha = torch.cholesky_solve(Y, cholesky_or_nan(K))
         return gradient_products(kernel, alpha, X, X[: max(1, len(X) // 2)])
@@ -220,15 +220,15 @@ class Descent:
         )
         found = self.engine.map(task, self.balls(SHARPENING_BALLS))
         products = [M for M in found if bool(torch.isfinite(M).all())]
-        M = pulled_back(torch.stack(products).sum(0), self.matrix) if products else None
+        M = pull_back(torch.stack(products).sum(0), self.matrix) if products else None
         if M is not None and bool(M.any()):
-            A = root(M.diagonal() if self.matrix.ndim == 1 else M)
+            A = matrix_root(M.diagonal() if self.matrix.ndim == 1 else M)
             self.matrix = A * (self.matrix.norm() / A.norm())
             self.forget()
 
     def balls(self, count: int) -> list[LocalBatch]:
         """The rows nearest to random anchors."""
-        rows = self.rows.map(partial(mixed, matrix=self.matrix))
+        rows = self.rows.map(partial(apply_matrix, matrix=self.matrix))
         at = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
         size = min(BALL_ROWS, max(FEWEST, rows.n_rows // 2))
         near = rows_around(rows, rows.block(at).X, size)

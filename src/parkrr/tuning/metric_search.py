@@ -219,5 +219,7 @@ class MetricSearch:
             return kernel, poll.best(kernel)
         start = kernel.lengthscale
         ends = (start / FARTHEST, start * FARTHEST)
-        found, best = best_lengthscale(lambda at: poll.best(kernel.at(at)), start, steps, ends)
-        return kernel.at(found), best
+        found, best = best_lengthscale(
+            lambda at: poll.best(kernel.with_lengthscale(at)), start, steps, ends
+        )
+        return kernel.with_lengthscale(found), best

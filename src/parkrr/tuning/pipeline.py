@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from parkrr.data import FEW_ROWS, ArraySource, canonical, merged
-from parkrr.kernels import FeatureMap, Kernel, Radial, with_scores
+from parkrr.kernels import FeatureMap, Kernel, Radial, add_normal_scores
 from parkrr.park import METRIC_ROWS, FitSettings, as_map, with_target_scaled
 from parkrr.runtime import Tick
 from parkrr.solvers import PENALTIES
@@ -210,4 +210,7 @@ class TuningPipeline:
         first = as_map(name, self.wish.families[0], rows, seed)
         if not self.learning(rows) or rows.X.shape[1] > SCORED_FEATURES:
             return [(first, name)]
-        return [(first, name), (with_scores(first, rows.sample(METRIC_ROWS, seed).X), "scores")]
+        return [
+            (first, name),
+            (add_normal_scores(first, rows.sample(METRIC_ROWS, seed).X), "scores"),
+        ]

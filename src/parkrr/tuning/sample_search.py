@@ -83,10 +83,10 @@ class SampleSearch:
         ends = (median * FARTHEST[0], median * FARTHEST[1])
 
         def judge(lengthscale: float) -> Judgement:
-            return self.judge(kernel.at(lengthscale), train, held_out)
+            return self.judge(kernel.with_lengthscale(lengthscale), train, held_out)
 
         best, found = best_lengthscale(judge, median, STEPS, ends)
-        return self.guess(kernel.at(best), metric, how, found)
+        return self.guess(kernel.with_lengthscale(best), metric, how, found)
 
     def weigh(self, kernel: Kernel, metric: FeatureMap, how: str) -> Candidate:
         """A kernel as it is, behind a map."""

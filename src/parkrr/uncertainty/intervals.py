@@ -22,7 +22,6 @@ from torch import Tensor
 from parkrr.data import ArraySource, grouped
 from parkrr.kernels import Kernel
 from parkrr.park import CoarseModel, LeaveOneOutRows, Model, coarse_model
-from parkrr.partition import nearest
 from parkrr.runtime import mapped_on_threads
 
 Array = NDArray[np.float64]
@@ -345,7 +344,7 @@ def schur_complement(kernel: Kernel, X: Tensor, Z: Tensor, noise: float, leave_o
     """
     distance, parts = kernel.distance(Z), []
     for rows in torch.split(X, BLOCK_ROWS):
-        near, _ = nearest(distance, rows, min(NEIGHBOURS + leave_out, len(Z)))  # (b, k)
+        near, _ = distance.nearest(rows, min(NEIGHBOURS + leave_out, len(Z)))  # (b, k)
         if leave_out:
             itself = (Z[near[:, 0]].to(rows) == rows).all(1)[:, None]
             near = torch.where(itself, near[:, 1:], near[:, :-1])

@@ -1,0 +1,68 @@
+"""Blending: predictions that mix the nearest cells, so that they are continuous across borders."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from parkrr.kernels import KernelBlock
+
+
+class CellShares(NamedTuple):
+    """Which cells predict which rows, and with what share."""
+
+    row: Tensor  # (p,)
+    cell: Tensor  # (p,)
+    share: Tensor  # (p,)  of each row they add up to one
+
+
+@dataclass(frozen=True)
+class Blend:
+    """How many cells predict a row, and how their predictions are weighted.
+
+    With g_j the gap between the squared distances to the j-th nearest centroid and to the
+    nearest, cell j has the weight (1 - g_j / min(width, g_{k+1}))_+^2, divided by their sum.
+    A cell's weight has fallen to zero when it stops being among the k nearest, so that
+    predictions are continuous. One nearest cell is the paper's rule, eq. (14).
+
+    Parameters
+    ----------
+    n_nearest : int, default 1
+        k >= 1, the most cells that predict a row.
+    width : float, default 0.0
+        The gap from which on a cell has no weight, in the units of mapped rows, squared.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from parkrr import Blend, Gaussian
+    >>> halfway, cells = torch.tensor([[0.5]]), torch.tensor([[0.0], [1.0], [3.0]])
+    >>> Blend(n_nearest=2, width=1.0).cell_shares(Gaussian().distance(cells), halfway).share
+    tensor([0.5000, 0.5000])
+    """
+
+    n_nearest: int = 1
+    width: float = 0.0
+
+    def n_blended(self, n_cells: int) -> int:
+        """The most of so many cells that predict a row: k, or the nearest alone."""
+        k = min(self.n_nearest, n_cells - 1)
+        return k if k > 1 and self.width > 0 else 1
+
+    def cell_shares(self, centroid_distances: KernelBlock, X: Tensor) -> CellShares:
+        """The cells of each row of X (n, e), by distances to the centroids."""
+        k = self.n_blended(centroid_distances.fixed.shape[1])
+        if k == 1:
+            row = torch.arange(len(X), device=X.device)
+            whole = torch.ones_like(row, dtype=X.dtype)
+            return CellShares(row, centroid_distances.argmin(X), whole)
+        cells, farther = centroid_distances.nearest(X, k + 1)  # (n, k + 1) each
+        reach = farther[:, -1:].clamp(torch.finfo(farther.dtype).tiny, self.width)
+        weights = (1 - farther[:, :-1] / reach).clamp_min_(0).square_()
+        shares = weights / weights.sum(1, keepdim=True)  # (n, k)
+        row, rank = shares.nonzero(as_tuple=True)
+        return CellShares(row, cells[row, rank], shares[row, rank])
+
+
+HARD = Blend()  # the nearest cell alone
