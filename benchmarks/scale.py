@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import torch
 
 from parkrr import ParKRegressor, load, scan_parquet
-from parkrr.data.parquet import block_rows
+from parkrr.data.parquet import rows_per_block
 from parkrr.planning.disk_sizes import BLOCK_BYTES
 from parkrr.planning.settings import as_engine
 from parkrr.solvers.problem import add_gram
@@ -165,7 +165,7 @@ class Bare:
     def cell(self, model, q, share):
         """The kernel against its centres, and rows of one block."""
         section = model.kernel.against(model.centers[q])
-        there = round(share * block_rows(len(NAMES), BLOCK_BYTES))
+        there = round(share * rows_per_block(len(NAMES), BLOCK_BYTES))
         rows = section.block_rows(max(1, there))
         return section, model.centers[q][torch.randint(len(model.centers[q]), (rows,))]
 

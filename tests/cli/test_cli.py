@@ -522,13 +522,13 @@ import os, signal, sys
 import parkrr
 print({"typer", "rich", "parkrr.cli.app"} & set(sys.modules))
 from parkrr.__main__ import main
-from parkrr.out_of_core.checkpoint import Ledger
-publish = Ledger.publish
+from parkrr.out_of_core.checkpoint import Checkpoint
+publish = Checkpoint.publish
 def stopping(self, name, *rest):
-    Ledger.publish = publish
+    Checkpoint.publish = publish
     publish(self, name, *rest)
     os.kill(os.getpid(), signal.SIGINT)
-Ledger.publish = stopping
+Checkpoint.publish = stopping
 main()
 """
 

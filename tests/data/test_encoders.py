@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.data.encoders import ONE_HOT, SHRINK, from_plain, learn_columns, merged_tallies, tally
+from parkrr.data.encoders import (
+    ONE_HOT,
+    SHRINK,
+    TableEncoder,
+    add_counts,
+    count_categories,
+    learn_columns,
+)
 from parkrr.errors import ParameterError
 
 
@@ -51,7 +58,7 @@ def test_a_time_stamp_without_value_is_flagged():
 
 def test_few_categories_have_a_column_each_and_a_gap_is_one_of_them():
     values = ["a"] * 10 + ["b"] * 12 + [None] * 11
-    found = tally(pa.chunked_array([values]), np.zeros((33, 1)))
+    found = count_categories(pa.chunked_array([values]), np.zeros((33, 1)))
     X = encoded(values, {"c": found})
     np.testing.assert_array_equal(X.sum(0), [10, 12, 11])
     np.testing.assert_array_equal(X.sum(1), 1)
@@ -59,7 +66,7 @@ def test_few_categories_have_a_column_each_and_a_gap_is_one_of_them():
 
 def test_a_rare_or_unseen_category_is_none_of_the_others():
     values = ["a"] * 50 + ["rare"]
-    found = tally(pa.chunked_array([values]), np.zeros((51, 1)))
+    found = count_categories(pa.chunked_array([values]), np.zeros((51, 1)))
     columns = learn_columns(pa.table({"c": values}), {"c": found})
     np.testing.assert_array_equal(
         columns.encode(pa.table({"c": ["rare", "new", "a"]})), [[0], [0], [1]]
@@ -69,7 +76,7 @@ def test_a_rare_or_unseen_category_is_none_of_the_others():
 def test_many_categories_become_shrunk_means_and_frequencies():
     names = [f"c{k}" for k in range(ONE_HOT + 1)]
     values, y = np.repeat(names, 40), np.repeat(np.arange(ONE_HOT + 1.0), 40)
-    found = tally(pa.chunked_array([values]), y[:, None])
+    found = count_categories(pa.chunked_array([values]), y[:, None])
     columns = learn_columns(pa.table({"c": values}), {"c": found})
     mean = y.mean()
     wanted = [(40 * 3 + SHRINK * mean) / (40 + SHRINK), np.log1p(40)]
@@ -80,9 +87,12 @@ def test_many_categories_become_shrunk_means_and_frequencies():
 def test_tallies_of_parts_add_up_to_that_of_all():
     rng = np.random.default_rng(0)
     values, Y = rng.choice(["a", "b", None, "d"], 300), rng.normal(size=(300, 2))
-    whole = tally(pa.chunked_array([pa.array(values)]), Y)
-    parts = [{"c": tally(pa.chunked_array([pa.array(values[k::3])]), Y[k::3])} for k in range(3)]
-    total = merged_tallies(parts)["c"]
+    whole = count_categories(pa.chunked_array([pa.array(values)]), Y)
+    parts = [
+        {"c": count_categories(pa.chunked_array([pa.array(values[k::3])]), Y[k::3])}
+        for k in range(3)
+    ]
+    total = add_counts(parts)["c"]
     assert total.values == whole.values == ("a", "b", "d", None)
     np.testing.assert_allclose(total.sums, whole.sums)
 
@@ -91,9 +101,9 @@ def test_columns_survive_json():
     table = pa.table(
         {"n": [1.0, None], "t": [datetime(2020, 1, 1), datetime(2023, 5, 5, 5)], "c": ["a", "b"]}
     )
-    found = {"c": tally(table["c"], np.ones((2, 1)))}
+    found = {"c": count_categories(table["c"], np.ones((2, 1)))}
     columns = learn_columns(table, found)
-    assert from_plain(json.loads(json.dumps(columns.plain()))) == columns
+    assert TableEncoder.from_plain(json.loads(json.dumps(columns.plain()))) == columns
 
 
 def test_a_column_of_lists_is_refused_by_name():
@@ -102,7 +112,9 @@ def test_a_column_of_lists_is_refused_by_name():
 
 
 def test_weights_count_in_tallies():
-    found = tally(pa.chunked_array([["a", "b"]]), np.array([[1.0], [5.0]]), np.array([2.0, 3.0]))
+    found = count_categories(
+        pa.chunked_array([["a", "b"]]), np.array([[1.0], [5.0]]), np.array([2.0, 3.0])
+    )
     np.testing.assert_array_equal(found.sums, [[2, 2], [3, 15]])
 
 
@@ -113,7 +125,7 @@ def test_time_stamps_may_be_finer_than_microseconds():
 
 def test_categories_may_be_numbers():
     table = pa.table({"c": pa.array([7, 7, 8] * 10).dictionary_encode()})
-    found = {"c": tally(table["c"], np.ones((30, 1)))}
+    found = {"c": count_categories(table["c"], np.ones((30, 1)))}
     np.testing.assert_array_equal(learn_columns(table, found).encode(table).sum(0), [20, 10])
 
 

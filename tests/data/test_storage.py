@@ -58,7 +58,7 @@ def test_tasks_without_a_marker_in_the_bucket_alone_run_again(fitted, table):
 
 def test_a_damaged_object_is_named_and_its_task_run_again(fitted, table):
     url, estimator = fitted
-    with open_folder(url).publishing("statistics-0-00001.numbers") as file:
+    with open_folder(url).atomic_write("statistics-0-00001.numbers") as file:
         file.write(b"other")
     with pytest.warns(UserWarning, match=r"'s3://rows/fit/statistics-0-00001.json' or what it"):
         again = on_disk(url).fit(table)
@@ -97,7 +97,7 @@ def test_a_model_that_is_not_in_the_bucket_is_not_found(s3):
 
 
 def fail_in_between(folder):
-    with folder.publishing("half") as file:
+    with folder.atomic_write("half") as file:
         file.write(b"1")
         raise ZeroDivisionError
 

@@ -15,7 +15,7 @@ import torch
 
 from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
-from parkrr.data.encoded_table import RowTable, Target
+from parkrr.data.encoded_table import EncodedTable, Target
 from parkrr.errors import CheckpointError, ParameterError, SourceError, StorageError
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.fit import decide, learned
@@ -115,7 +115,7 @@ def test_a_weight_of_two_is_a_row_twice(tmp_path):
     found = decided(unweighted, tmp_path, penalty=1e-3)
     models = []
     for name, table in (("once", once), ("twice", twice)):
-        numbers = RowTable(table, found.rows.columns, Target(("y",)))
+        numbers = EncodedTable(table, found.rows.columns, Target(("y",)))
         models.append(passes(found._replace(rows=numbers), tmp_path / name).model)
     one, other = (model.predict(torch.from_numpy(rows(1000)[0])) for model in models)
     torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)

@@ -107,7 +107,7 @@ def test_a_model_of_an_array_takes_features_in_their_order(fitted, tmp_path):
     model.predict_to(table, tmp_path / "out")
     np.testing.assert_allclose(np.array(read(tmp_path / "out")["prediction"]), model.predict(X))
     with pytest.raises(ParameterError, match="must have the 3 features"):
-        model.predict_to(scan_parquet([p.path for p in table.pieces[:1]]), tmp_path / "more")
+        model.predict_to(scan_parquet([p.path for p in table.row_groups[:1]]), tmp_path / "more")
 
 
 # Over S3: a server on loopback that speaks the protocol.

@@ -130,7 +130,7 @@ def test_a_plan_of_files_says_what_is_read_and_written(tmp_path):
     memory = plain().plan(table)
     assert (disk.where, memory.where) == ("disk", "memory")
     assert disk.bytes_written > 0 == memory.bytes_written
-    assert memory.bytes_read == sum(piece.n_bytes for piece in table.pieces)
+    assert memory.bytes_read == sum(group.n_bytes for group in table.row_groups)
 
 
 def test_a_plan_is_plain_data_and_a_few_lines():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.data.rows import ArraySource, canonical, judges, merged
+from parkrr.data.rows import ArraySource, canonical_order, merge_copies, select_validation_rows
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Matern, gradient_products
 from parkrr.tuning.sample_search import median_distance, walk
@@ -109,16 +109,16 @@ def test_choices_see_an_integer_weight_as_copies_of_the_row():
 def test_canonical_rows_do_not_depend_on_order_or_units(units):
     X, y = (torch.from_numpy(a) for a in ridge_function(50))
     order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
-    found = canonical(ArraySource(units * X[order].flip(1), y[order][:, None]))
-    expected = canonical(ArraySource(X, y[:, None]))
+    found = canonical_order(ArraySource(units * X[order].flip(1), y[order][:, None]))
+    expected = canonical_order(ArraySource(X, y[:, None]))
     assert torch.equal(order[found], expected)
 
 
 def test_judges_are_the_same_rows_in_whatever_order():
     X, y = (torch.from_numpy(a) for a in ridge_function(500))
     order = torch.randperm(500, generator=torch.Generator().manual_seed(0))
-    found = judges(ArraySource(X[order], y[order][:, None]), seed=0)
-    expected = judges(ArraySource(X, y[:, None]), seed=0)
+    found = select_validation_rows(ArraySource(X[order], y[order][:, None]), seed=0)
+    expected = select_validation_rows(ArraySource(X, y[:, None]), seed=0)
     assert torch.equal(found, expected[order])
     assert 70 < int(expected.sum()) < 130
 
@@ -126,7 +126,7 @@ def test_judges_are_the_same_rows_in_whatever_order():
 def test_merged_copies_are_one_row_of_their_number():
     X, y = (torch.from_numpy(a) for a in ridge_function(50))
     twice = torch.randperm(100, generator=torch.Generator().manual_seed(0)) % 50
-    found = merged(ArraySource(X[twice], y[twice][:, None]))
+    found = merge_copies(ArraySource(X[twice], y[twice][:, None]))
     assert set(found.Y[:, 0].tolist()) == set(y.tolist())
     torch.testing.assert_close(found.w, torch.full((50,), 2.0, dtype=torch.float64))
 

@@ -17,7 +17,7 @@ from parkrr.data import (
     is_csv,
     is_url,
     join_parts,
-    placed,
+    locate_file,
     scan_parquet,
 )
 from parkrr.errors import ModelFileError, ParameterError, StorageError
@@ -82,7 +82,7 @@ def estimator_of(classify: bool, **wanted: Any) -> Estimator:
 def check_place(place: str | Path) -> None:
     """Refuse before a long fit what could only fail after it."""
     if is_url(place):
-        placed(place)[0].make()
+        locate_file(place)[0].make()
         return
     path = Path(place)
     folder = path.absolute().parent
@@ -120,7 +120,7 @@ def opened(path: str) -> Estimator:
 
 def size_of(path: str) -> int:
     """Bytes of a file."""
-    folder, name = placed(path)
+    folder, name = locate_file(path)
     with folder.file(name) as file:
         size: int = file.size()
     return size

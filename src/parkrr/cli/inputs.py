@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from parkrr.data import ARROW, CSV, converted, found, is_csv, is_url, publishing
+from parkrr.data import ARROW, CSV, atomic_write, converted, found, is_csv, is_url
 from parkrr.errors import ParameterError, SourceError
 from parkrr.out_of_core import JOB, Checkpoint
 
@@ -67,7 +67,7 @@ def kept(path: str, types: Mapping[str, str], folder: Path, shown: bool) -> Path
     # The age of its source, so that rows converted once more are the same file to a fit.
     age = max(int(told.rpartition(" ")[2]) for told in source["source"].values())
     os.utime(rows, ns=(age, age))
-    with publishing(marker) as temporary:
+    with atomic_write(marker) as temporary:
         temporary.write_text(json.dumps(source, indent=1))
     return rows
 

@@ -19,8 +19,8 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from parkrr.data.parquet import located, matching, write_parquet
-from parkrr.data.storage import is_url, publishing
+from parkrr.data.parquet import locate, match_files, write_parquet
+from parkrr.data.storage import atomic_write, is_url
 from parkrr.errors import ParameterError, SourceError, StorageError
 from parkrr.runtime import progress
 
@@ -38,8 +38,8 @@ NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+([eE][-+]?\d+)?\s*")
 def converted(path: str, types: Mapping[str, str], out: Path, shown: bool) -> Path:
     """CSV or Arrow files as one Parquet file, there at once or not at all."""
     place, files = found(path)
-    with publishing(out) as temporary:
-        blocks = grouped(batches_of(place, files, types, shown))
+    with atomic_write(out) as temporary:
+        blocks = join_batches(batches_of(place, files, types, shown))
         first = next(blocks, None)
         if first is None:
             raise SourceError(path, "there are no rows")
@@ -50,8 +50,8 @@ def converted(path: str, types: Mapping[str, str], out: Path, shown: bool) -> Pa
 def found(path: str) -> tuple[Any, list[str]]:
     """Where the files of a path, a glob or a URL lie, and their paths there."""
     try:
-        place, inner = located(path, None)
-        files = matching(inner, place) if glob.has_magic(inner) else [inner]
+        place, inner = locate(path, None)
+        files = match_files(inner, place) if glob.has_magic(inner) else [inner]
     except (OSError, pa.ArrowException) as error:
         raise error if isinstance(error, SourceError) else SourceError(path, str(error)) from error
     place = place or fs.LocalFileSystem()
@@ -196,7 +196,7 @@ def csv_reason(told: str, name: str) -> str:
     )
 
 
-def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches joined until they have the rows of a row group."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
@@ -235,7 +235,7 @@ def join_parts(folder: Path, out: Path, labels: Mapping[str, Sequence[str]]) -> 
     files = sorted(folder.glob("part-*.parquet"))
     batches = (batch for file in files for batch in pq.ParquetFile(file).iter_batches(GROUP_ROWS))
     name = out.name.lower()
-    with publishing(out) as temporary:
+    with atomic_write(out) as temporary:
         if name.endswith(PARQUET):
             write_parquet(str(temporary), map(as_table, batches))
         elif name.endswith(ARROW):

@@ -1,10 +1,10 @@
-"""Table columns as numbers: categories, dates and times, what is missing.
+"""Table columns as numbers: numbers, booleans, dates and times, categories, missing values.
 
-Learned from a sample of rows and from tallies of categories over all rows, kept as plain data.
-Knows Arrow columns, not files or kernels.
+How to encode a column is learned from a sample of rows, for categories from counts over all rows,
+and kept as plain data.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
@@ -17,11 +17,11 @@ from parkrr.errors import ParameterError
 
 ONE_HOT = 20  # categories up to which each has a column of its own
 RARE = 10  # rows below which a category has none
-SHRINK = 20.0  # rows of the overall mean that are added to those of a category
+SHRINK = 20.0  # rows with the overall mean that are added to those of a category
 MOST_CATEGORIES = 100_000  # kept of one column, the most frequent
 MOST_MEANS = 10  # outputs whose means describe a category
 DAY = 86_400.0
-TURNS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
+PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
 
 Array = NDArray[np.floating[Any]]
 
@@ -29,16 +29,16 @@ Array = NDArray[np.floating[Any]]
 @final
 @dataclass(frozen=True)
 class Number:
-    """A number, or a truth value as 0 and 1.
+    """A number, or a boolean as 0 and 1.
 
     Parameters
     ----------
     name
         Of the column.
     fill
-        What stands for a value that is missing or not finite.
+        Replaces a value that is missing or not finite.
     flagged
-        Whether a second column says where that happened.
+        Whether a second column is 1 where that happened.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Number:
         return 1 + self.flagged
 
     def encode(self, values: pa.ChunkedArray) -> Array:
-        x = numbers(values, self.name)
-        if not self.flagged and np.isfinite(x.sum()):  # one cheap look at all of them
+        x = as_numbers(values, self.name)
+        if not self.flagged and np.isfinite(x.sum()):  # one cheap test for all of them
             return x[:, None]
         missing = ~np.isfinite(x)
         if np.isnan(self.fill) and missing.any():
@@ -66,16 +66,16 @@ class Number:
 @final
 @dataclass(frozen=True)
 class DateTime:
-    """A date or time: seconds, and where it lies in the day, the week and the year.
+    """A date or time: seconds, and its position in the day, the week and the year.
 
     Parameters
     ----------
     name
         Of the column.
     fill
-        Seconds that stand for a missing value.
+        Seconds that replace a missing value.
     flagged
-        Whether a last column says where that happened.
+        Whether a last column is 1 where that happened.
     elapsed
         Whether seconds are a column.
     turns
@@ -93,12 +93,12 @@ class DateTime:
         return self.elapsed + 2 * len(self.turns) + self.flagged
 
     def encode(self, values: pa.ChunkedArray) -> Array:
-        s = seconds(values)
+        s = as_seconds(values)
         missing = ~np.isfinite(s)
         s = np.where(missing, self.fill, s)
         parts = [s] if self.elapsed else []
-        for turn in self.turns:
-            angle = 2 * np.pi * s / TURNS[turn]
+        for period in self.turns:
+            angle = 2 * np.pi * s / PERIODS[period]
             parts += [np.sin(angle), np.cos(angle)]
         return np.stack([*parts, missing] if self.flagged else parts, 1)
 
@@ -106,10 +106,10 @@ class DateTime:
 @final
 @dataclass(frozen=True)
 class Category:
-    """A word: each value has a row of numbers, all others share one.
+    """A category: each value has a row of numbers, all other values share one.
 
     Few categories have a column each. Many are described by the mean of each target, shrunk
-    towards that of all rows: (sum + k mean) / (count + k), and by how frequent they are.
+    towards that of all rows, (sum + k mean) / (count + k), and by how frequent they are.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Category:
     codes
         Their numbers, len(values) rows.
     other
-        The numbers of a category that is rare or was never seen.
+        The numbers of a category that is rare or new.
     """
 
     name: str
@@ -133,19 +133,20 @@ class Category:
         return len(self.other)
 
     def encode(self, values: pa.ChunkedArray) -> Array:
-        at = pc.index_in(words(values), value_set=pa.array(self.values, pa.string()))
-        at = at.fill_null(len(self.values)).to_numpy()
+        index = pc.index_in(as_strings(values), value_set=pa.array(self.values, pa.string()))
         codes = np.array([*self.codes, self.other], dtype=np.float64)
-        encoded: Array = codes[at]
+        encoded: Array = codes[index.fill_null(len(self.values)).to_numpy()]
         return encoded
 
 
-Column = Number | DateTime | Category
+ColumnEncoder = Number | DateTime | Category
+# By their names in model files.
+KINDS: dict[Any, Any] = {"Number": Number, "Moment": DateTime, "Category": Category}
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns of a table in the order in which they become numbers.
+class TableEncoder:
+    """Encodes the columns of a table, one after the other.
 
     Examples
     --------
@@ -157,7 +158,7 @@ class Columns:
            [1., 1., 0.]])
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnEncoder, ...]
 
     @property
     def names(self) -> list[str]:
@@ -165,7 +166,7 @@ class Columns:
 
     @property
     def owners(self) -> list[int]:
-        """The column each number comes from."""
+        """The column each number comes from, (width,)."""
         return [k for k, column in enumerate(self.columns) for _ in range(column.width)]
 
     @property
@@ -174,8 +175,8 @@ class Columns:
 
     def encode(self, table: pa.Table) -> Array:
         """The rows as numbers, shape (n, width); float32 where that holds all of them."""
-        short = all(is_short(table[name].type) for name in self.names)
-        X = np.empty((len(table), self.width), dtype=np.float32 if short else np.float64)
+        fits = all(fits_float32(table[name].type) for name in self.names)
+        X = np.empty((len(table), self.width), dtype=np.float32 if fits else np.float64)
         start = 0
         for column in self.columns:
             stop = start + column.width
@@ -183,7 +184,7 @@ class Columns:
                 X[:, start:stop] = column.encode(table[column.name])
             except pa.ArrowException as error:
                 raise ParameterError(
-                    f"column {column.name!r} must be of the kind it had in fit: {error}"
+                    f"column {column.name!r} must be of the type it had in fit: {error}"
                 ) from error
             start = stop
         return X
@@ -193,32 +194,21 @@ class Columns:
         names = {kind: name for name, kind in KINDS.items()}
         return [{"kind": names[type(column)], **asdict(column)} for column in self.columns]
 
-
-# As model files name them.
-KINDS: dict[str, Callable[..., Column]] = {
-    "Number": Number,
-    "Moment": DateTime,
-    "Category": Category,
-}
-
-
-def from_plain(data: list[dict[str, Any]]) -> Columns:
-    """The columns that plain data describe."""
-    return Columns(tuple(column_of(dict(one)) for one in data))
-
-
-def column_of(data: dict[str, Any]) -> Column:
-    """The column that plain data describe."""
-    kind = KINDS[data.pop("kind")]
-    if kind is Category:
-        data["codes"] = tuple(map(tuple, data["codes"]))
-    tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    return kind(**tuples)
+    @classmethod
+    def from_plain(cls, data: Iterable[dict[str, Any]]) -> "TableEncoder":
+        """The encoder that plain data describe."""
+        columns = []
+        for column in data:
+            fields = {k: tuple(v) if isinstance(v, list) else v for k, v in column.items()}
+            if "codes" in fields:
+                fields["codes"] = tuple(map(tuple, fields["codes"]))
+            columns.append(KINDS[fields.pop("kind")](**fields))
+        return cls(tuple(columns))
 
 
 @dataclass(frozen=True)
 class CategoryCounts:
-    """Rows and sums of targets of every category of one column: what tasks add up.
+    """Rows and sums of targets of every category of one column, which tasks add up.
 
     Parameters
     ----------
@@ -235,151 +225,142 @@ class CategoryCounts:
         total: dict[str | None, Array] = dict(zip(self.values, self.sums, strict=True))
         for value, sums in zip(other.values, other.sums, strict=True):
             total[value] = total[value] + sums if value in total else sums
-        kept = sorted(total, key=lambda value: -total[value][0])[:MOST_CATEGORIES]
-        kept.sort(key=lambda value: (value is None, value))
-        return CategoryCounts(tuple(kept), np.stack([total[value] for value in kept]))
+        frequent = sorted(total, key=lambda value: -total[value][0])[:MOST_CATEGORIES]
+        frequent.sort(key=lambda value: (value is None, value))
+        return CategoryCounts(tuple(frequent), np.stack([total[value] for value in frequent]))
 
 
-def tally(values: pa.ChunkedArray, Y: Array, w: Array | None = None) -> CategoryCounts:
+def count_categories(values: pa.ChunkedArray, Y: Array, w: Array | None = None) -> CategoryCounts:
     """The categories of some rows, with targets Y (n, t) and weights (n,)."""
     w = np.ones(len(Y)) if w is None else w
-    coded = pc.dictionary_encode(words(values), null_encoding="encode").combine_chunks()
-    at = coded.indices.to_numpy(zero_copy_only=False)
-    there = coded.dictionary.to_pylist()
-    columns = [np.bincount(at, weights=y, minlength=len(there)) for y in (w, *(w * Y.T))]
-    order = sorted(range(len(there)), key=lambda k: (there[k] is None, there[k]))
+    coded = pc.dictionary_encode(as_strings(values), null_encoding="encode").combine_chunks()
+    index = coded.indices.to_numpy(zero_copy_only=False)
+    names = coded.dictionary.to_pylist()
+    columns = [np.bincount(index, weights=y, minlength=len(names)) for y in (w, *(w * Y.T))]
+    order = sorted(range(len(names)), key=lambda k: (names[k] is None, names[k]))
     sums = np.stack(columns, 1).astype(np.float64)
-    return CategoryCounts(tuple(there[k] for k in order), sums[order])
+    return CategoryCounts(tuple(names[k] for k in order), sums[order])
+
+
+def add_counts(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, CategoryCounts]:
+    """The counts of several runs of rows as one, added in order; parts without rows are skipped."""
+    total: dict[str, CategoryCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            if counts.values:
+                total[name] = total[name] + counts if name in total else counts
+    return total
+
+
+def learn_columns(sample: pa.Table, counts: dict[str, CategoryCounts]) -> TableEncoder:
+    """How to encode the columns of a sample, categories by their counts over all rows."""
+    columns: list[ColumnEncoder] = []
+    for name, values in zip(sample.schema.names, sample.columns, strict=True):
+        if name in counts:
+            columns.append(learn_category(name, counts[name]))
+        elif is_datetime(values.type):
+            columns.append(learn_datetime(name, values))
+        else:
+            x = as_numbers(values, name)
+            known = np.isfinite(x)
+            fill = float(np.median(x[known])) if known.any() else 0.0
+            columns.append(Number(name, fill, bool(known.any() and not known.all())))
+    return TableEncoder(tuple(columns))
+
+
+def learn_datetime(name: str, values: pa.ChunkedArray) -> DateTime:
+    """Only what varies becomes a column: dates have no time of day."""
+    time_only, s = pa.types.is_time(values.type), as_seconds(values)
+    finite = np.isfinite(s)
+    known = s[finite] if finite.any() else np.zeros(1)
+    shortest = {"day": 0.0, "week": DAY, "year": 14 * DAY}  # spans seconds describe as well
+    periods = [period for period, span in shortest.items() if np.ptp(known) > span]
+    if not (known % DAY).any():
+        periods = [period for period in periods if period != "day"]
+    if time_only:
+        periods = ["day"]
+    flagged = bool(finite.any() and not finite.all())
+    return DateTime(name, float(np.median(known)), flagged, not time_only, tuple(periods))
+
+
+def learn_category(name: str, counts: CategoryCounts) -> Category:
+    """A column each for few categories, means of the targets for many."""
+    rows, sums = counts.sums[:, 0], counts.sums[:, 1:]
+    if len(rows) <= ONE_HOT:
+        frequent = rows >= min(RARE, rows.max())
+        codes, other = np.eye(int(frequent.sum())), (0.0,) * int(frequent.sum())
+    else:
+        frequent = rows >= RARE
+        mean = sums.sum(0) / rows.sum()  # (t,)
+        means = (sums + SHRINK * mean) / (rows[:, None] + SHRINK)
+        if sums.shape[1] > MOST_MEANS:
+            means, mean = means[:, :0], mean[:0]
+        codes = np.column_stack([means, np.log1p(rows)])[frequent]
+        rare = 0.0 if frequent.all() else rows[~frequent].mean()
+        other = (*mean.tolist(), float(np.log1p(rare)))
+    values = tuple(value for value, keep in zip(counts.values, frequent, strict=True) if keep)
+    return Category(name, values, tuple(map(tuple, codes.tolist())), other)
 
 
 def is_category(kind: pa.DataType) -> bool:
-    """Whether columns of that type are words."""
-    return bool(
-        pa.types.is_dictionary(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-    )
+    """Whether columns of that type hold categories."""
+    t = pa.types
+    tests = (t.is_dictionary, t.is_string, t.is_large_string, t.is_string_view)
+    return any(test(kind) for test in tests)
 
 
-def is_short(kind: pa.DataType) -> bool:
-    """Whether float32 holds every number of that type."""
-    return bool(
-        pa.types.is_float32(kind)
-        or pa.types.is_float16(kind)
-        or pa.types.is_boolean(kind)
-        or kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16())
-    )
-
-
-def is_moment(kind: pa.DataType) -> bool:
+def is_datetime(kind: pa.DataType) -> bool:
     """Whether columns of that type are dates or times."""
     return bool(pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
 
 
-def width_guess(schema: pa.Schema, names: Iterable[str]) -> int:
-    """Numbers that columns of these types may become, at most."""
-    kinds = [schema.field(name).type for name in names]
-    return sum(ONE_HOT if is_category(k) else 8 if is_moment(k) else 2 for k in kinds)
+def fits_float32(kind: pa.DataType) -> bool:
+    """Whether float32 holds every number of that type."""
+    narrow = (pa.float16(), pa.float32(), pa.bool_(), pa.int8(), pa.uint8(), pa.int16())
+    return kind in (*narrow, pa.uint16())
 
 
-def categories(schema: pa.Schema, names: Iterable[str]) -> list[str]:
+def category_columns(schema: pa.Schema, names: Iterable[str]) -> list[str]:
     """The columns whose categories must be counted."""
     return [name for name in names if is_category(schema.field(name).type)]
 
 
-def learn_columns(sample: pa.Table, tallies: dict[str, CategoryCounts]) -> Columns:
-    """How to encode the columns of a sample, words by their tallies over all rows."""
-    return Columns(
-        tuple(learn(name, sample[name], tallies.get(name)) for name in sample.schema.names)
-    )
+def largest_width(schema: pa.Schema, names: Iterable[str]) -> int:
+    """Numbers that columns of these types may become, at most."""
+    kinds = [schema.field(name).type for name in names]
+    return sum(ONE_HOT if is_category(k) else 8 if is_datetime(k) else 2 for k in kinds)
 
 
-def learn(name: str, values: pa.ChunkedArray, found: CategoryCounts | None) -> Column:
-    """How to encode one column."""
-    if found is not None:
-        return learn_category(name, found)
-    if is_moment(values.type):
-        return learn_moment(name, seconds(values), pa.types.is_time(values.type))
-    x = numbers(values, name)
-    there = np.isfinite(x)
-    fill = float(np.median(x[there])) if there.any() else 0.0
-    return Number(name, fill, bool(there.any() and not there.all()))
-
-
-def learn_moment(name: str, s: Array, time_only: bool) -> DateTime:
-    """Only what varies becomes a column: dates have no time of day."""
-    there = np.isfinite(s)
-    known = s[there] if there.any() else np.zeros(1)
-    spans = {"day": 0.0, "week": DAY, "year": 14 * DAY}  # shorter, they say what seconds say
-    turns = [turn for turn, least in spans.items() if np.ptp(known) > least]
-    if not (known % DAY).any():
-        turns = [turn for turn in turns if turn != "day"]
-    if time_only:
-        turns = ["day"]
-    flagged = bool(there.any() and not there.all())
-    return DateTime(name, float(np.median(known)), flagged, not time_only, tuple(turns))
-
-
-def learn_category(name: str, found: CategoryCounts) -> Category:
-    """A column each for few categories, means of the targets for many."""
-    rows, sums = found.sums[:, 0], found.sums[:, 1:]
-    if len(rows) <= ONE_HOT:
-        common = np.flatnonzero(rows >= min(RARE, rows.max()))
-        codes = np.eye(len(common))
-        values = tuple(found.values[k] for k in common)
-        return Category(name, values, tuple(map(tuple, codes.tolist())), (0.0,) * len(common))
-    total = rows.sum()
-    mean = sums.sum(0) / total  # (t,)
-    means = (sums + SHRINK * mean) / (rows[:, None] + SHRINK)
-    if sums.shape[1] > MOST_MEANS:
-        means, mean = means[:, :0], mean[:0]
-    table = np.column_stack([means, np.log1p(rows)])
-    kept = rows >= RARE
-    rare = rows[~kept].mean() if (~kept).any() else 0.0
-    other = (*mean.tolist(), float(np.log1p(rare)))
-    values = tuple(value for value, keep in zip(found.values, kept, strict=True) if keep)
-    return Category(name, values, tuple(map(tuple, table[kept].tolist())), other)
-
-
-def numbers(values: pa.ChunkedArray, name: str = "") -> Array:
-    """As floats, missing ones as NaN, shape (n,)."""
+def as_numbers(values: pa.ChunkedArray, name: str = "") -> Array:
+    """As floats, missing values as NaN, shape (n,)."""
     kind = values.type
     if pa.types.is_duration(kind):
         values = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
     elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         if not (pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
             raise ParameterError(
-                f"features must be numbers, truth values, words, dates or times, but {name!r} "
-                f"is {kind}; name the others in features="
+                f"features must be numbers, booleans, strings, dates or times, but {name!r} is "
+                f"{kind}; name the other columns in features="
             )
         values = values.cast(pa.int8() if pa.types.is_boolean(kind) else pa.float64())
     x: Array = values.to_numpy()
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
-def seconds(values: pa.ChunkedArray) -> Array:
-    """Dates as seconds since 1970, times as seconds since midnight; missing ones as NaN."""
-    if pa.types.is_time(values.type):
-        whole = values.cast(pa.time64("us"), safe=False).cast(pa.int64())
-    else:
-        kind = pa.timestamp("us", getattr(values.type, "tz", None))
-        whole = values.cast(kind, safe=False).cast(pa.int64())
-    return numbers(whole) / 1e6
+def as_seconds(values: pa.ChunkedArray) -> Array:
+    """Dates as seconds since 1970, times as seconds since midnight; missing values as NaN."""
+    time_only, zone = pa.types.is_time(values.type), getattr(values.type, "tz", None)
+    kind = pa.time64("us") if time_only else pa.timestamp("us", zone)
+    return as_numbers(values.cast(kind, safe=False).cast(pa.int64())) / 1e6
 
 
-def words(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_strings(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """As plain strings."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    values = decode_dictionary(values)
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
 
 
-def merged_tallies(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, CategoryCounts]:
-    """The tallies of several runs of rows as one, added in order; those of no rows do not count."""
-    total: dict[str, CategoryCounts] = {}
-    for part in parts:
-        for name, one in part.items():
-            if one.values:
-                total[name] = total[name] + one if name in total else one
-    return total
+def decode_dictionary(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a dictionary; other columns as they are."""
+    kind = values.type
+    return values.cast(kind.value_type) if pa.types.is_dictionary(kind) else values

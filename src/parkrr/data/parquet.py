@@ -1,7 +1,7 @@
-"""Rows of Parquet files, wherever they lie: what is there, and a block of it at a time.
+"""Rows of Parquet files, wherever they are: their row groups, read a block at a time.
 
-Knows files and Arrow tables, neither numbers nor kernels. Nothing here holds more than a row
-group or a block of rows, whatever the files hold.
+This module handles files and Arrow tables; :mod:`parkrr.data.encoders` makes numbers of them.
+Memory holds a row group or a block of rows, however large the files are.
 """
 
 import glob
@@ -23,20 +23,22 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from parkrr.data.rows import cuts
+from parkrr.data.rows import cut_evenly
 from parkrr.data.storage import is_url
 from parkrr.errors import ParameterError, SourceError
 
+BLOCK_BYTES = 2**25  # of one block's features in float64: 466,000 rows of 9
+SLICES = 64  # tasks that read a whole table
 FOOTERS = 16  # read at once: each is a round trip on an object store
-# Row groups a sample is drawn from: all of them up to here, so that files sorted by time are
-# seen at 200 places and a sample of 10^11 rows does not read them all.
-LOOKED_AT = 200
-PANDAS_INDEX = "__index_level_"  # what pandas calls a column that is only its row numbers
-LOOKED_SHARE = 4  # and more of them if these hold fewer than four times the sample
+# Row groups from which a sample is drawn: all of them up to this number, so that files sorted by
+# time are seen at 200 places and a sample of 10^11 rows does not read them all.
+SAMPLED_GROUPS = 200
+SAMPLED_SHARE = 4  # more row groups if those hold fewer than four times the rows of the sample
+PANDAS_INDEX = "__index_level_"  # how pandas names a column that is only its row numbers
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowGroup:
     """A row group of one file."""
 
     path: str
@@ -52,19 +54,19 @@ class ParquetTable:
 
     Parameters
     ----------
-    pieces
-        Its row groups, in the order of files.
+    row_groups
+        All of them, in the order of files.
     schema
         Of all columns in the files and their folders.
     target, features, weight
         Names of columns; no target for rows to predict.
     filter
-        Rows that count, or None.
+        Selects rows, or None.
     filesystem
-        Where the files lie.
+        Of the files.
     """
 
-    pieces: tuple[Piece, ...] = field(repr=False)
+    row_groups: tuple[RowGroup, ...] = field(repr=False)
     schema: pa.Schema = field(repr=False)
     target: tuple[str, ...]
     features: tuple[str, ...]
@@ -74,7 +76,7 @@ class ParquetTable:
 
     @property
     def n_rows(self) -> int:
-        return sum(piece.n_rows for piece in self.pieces)
+        return sum(group.n_rows for group in self.row_groups)
 
     @property
     def columns(self) -> list[str]:
@@ -83,14 +85,14 @@ class ParquetTable:
 
     def slices(self, count: int) -> "list[ParquetTable]":
         """The row groups in at most `count` runs of about as many rows each."""
-        runs = cuts([piece.n_rows for piece in self.pieces], count)
-        return [replace(self, pieces=self.pieces[first:last]) for first, last in runs]
+        runs = cut_evenly([group.n_rows for group in self.row_groups], count)
+        return [replace(self, row_groups=self.row_groups[first:last]) for first, last in runs]
 
     def blocks(self, rows: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of all rows in order, in blocks of `rows` and a shorter last one."""
         waiting: list[pa.Table] = []
-        for piece in self.pieces:
-            waiting.append(self.read(piece, columns))
+        for group in self.row_groups:
+            waiting.append(self.read(group, columns))
             while sum(map(len, waiting)) >= rows:
                 table = pa.concat_tables(waiting)
                 yield table[:rows]
@@ -98,47 +100,44 @@ class ParquetTable:
         if sum(map(len, waiting)):
             yield pa.concat_tables(waiting)
 
-    def read(self, piece: Piece, columns: Sequence[str]) -> pa.Table:
+    def read(self, group: RowGroup, columns: Sequence[str]) -> pa.Table:
         """These columns of one row group."""
-        with naming(piece.path):
-            table = piece.fragment.to_table(
+        with naming_file(group.path):
+            table = group.fragment.to_table(
                 schema=self.schema, columns=list(columns), filter=self.filter, use_threads=False
             )
             for column in table.columns:
                 if not pa.types.is_primitive(column.type):
-                    column.validate(full=True)  # words that are no text
+                    column.validate(full=True)  # strings that are not UTF-8
             return table
 
     def sample(self, size: int, seed: int) -> "list[Draw]":
-        """How many rows to draw from which row groups, so that every row is as likely."""
+        """How many rows to draw from which row groups, so that all rows are equally likely."""
         rng = np.random.default_rng(seed)
-        pieces = self.pieces
-        most = max(LOOKED_AT, math.ceil(LOOKED_SHARE * size * len(pieces) / self.n_rows))
-        if len(pieces) > most:  # one of each run of neighbours
-            ends = np.linspace(0, len(pieces), most + 1)
-            pieces = tuple(pieces[int(rng.uniform(a, b))] for a, b in pairwise(ends))
-        taken = quotas(np.array([piece.n_rows for piece in pieces]), size, rng)
-        seeds = rng.integers(2**31, size=len(pieces))
-        found = zip(pieces, taken.tolist(), seeds.tolist(), strict=True)
-        bare = replace(self, pieces=())  # a draw travels alone
-        return [Draw(bare, piece, count, seed) for piece, count, seed in found if count]
+        groups = self.row_groups
+        most = math.ceil(count_sampled_groups(size, len(groups), self.n_rows))
+        if len(groups) > most:  # one of each run of neighbours
+            ends = np.linspace(0, len(groups), most + 1)
+            groups = tuple(groups[int(rng.uniform(a, b))] for a, b in pairwise(ends))
+        # In proportion to their rows; the remainder goes to groups drawn in proportion to what
+        # rounding took from them.
+        rows = np.array([group.n_rows for group in groups])
+        share = min(1.0, size / rows.sum()) * rows
+        counts = np.floor(share).astype(int)
+        remainder, missed = min(size, int(rows.sum())) - int(counts.sum()), share - counts
+        if remainder > 0 and missed.sum() > 0:
+            extra = min(remainder, int((missed > 0).sum()))
+            counts[rng.choice(len(rows), extra, False, missed / missed.sum())] += 1
+        counts = np.minimum(counts, rows)
+        seeds = rng.integers(2**31, size=len(groups))
+        table = replace(self, row_groups=())  # a draw is sent to a worker with its own group only
+        draws = zip(groups, counts.tolist(), seeds.tolist(), strict=True)
+        return [Draw(table, group, count, seed) for group, count, seed in draws if count]
 
 
-def quotas(there: Any, size: int, rng: np.random.Generator) -> Any:
-    """How many of `size` rows to take from groups with so many, in proportion, (g,).
-
-    What does not come out even goes to groups drawn in proportion to what they miss.
-    """
-    share = min(1.0, size / there.sum()) * there
-    taken = np.floor(share).astype(int)
-    left = min(size, int(there.sum())) - int(taken.sum())
-    missed = share - taken
-    if left > 0 and missed.sum() > 0:
-        drawn = rng.choice(
-            len(there), min(left, int((missed > 0).sum())), False, missed / missed.sum()
-        )
-        taken[drawn] += 1
-    return np.minimum(taken, there)
+def count_sampled_groups(size: int, n_groups: int, n_rows: int) -> float:
+    """Row groups from which `size` of `n_rows` rows are drawn, if there are as many."""
+    return max(SAMPLED_GROUPS, SAMPLED_SHARE * size * n_groups / n_rows)
 
 
 @dataclass(frozen=True)
@@ -146,17 +145,15 @@ class Draw:
     """Some rows of one row group, drawn without replacement."""
 
     table: ParquetTable
-    piece: Piece
+    group: RowGroup
     count: int
     seed: int
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """These columns of the rows drawn."""
-        rows = self.table.read(self.piece, columns)
-        taken = np.random.default_rng(self.seed).choice(
-            len(rows), min(self.count, len(rows)), False
-        )
-        return rows.take(np.sort(taken))
+        rows = self.table.read(self.group, columns)
+        rng = np.random.default_rng(self.seed)
+        return rows.take(np.sort(rng.choice(len(rows), min(self.count, len(rows)), False)))
 
 
 def scan_parquet(
@@ -167,23 +164,36 @@ def scan_parquet(
     filter: Any = None,
     filesystem: Any = None,
 ) -> ParquetTable:
-    """Rows of Parquet files for `fit` and `predict_to`; nothing but footers is read.
+    """Describe the rows of Parquet files for `fit` and `predict_to`; reads only footers.
 
     Parameters
     ----------
-    path
+    path : str, Path or list of str
         A file, a folder (with hive partitions or without), a glob, a URL such as
         "s3://bucket/trips/", or a list of files.
-    target
-        Column to predict, or several of them. Rows without a target are left out.
-    features
-        Columns to predict from; None takes all others, but for an index that pandas wrote.
-    weight
+    target : str or list of str, default=None
+        Column to predict, or several of them. Rows without a target are skipped. None for rows
+        to predict.
+    features : list of str, default=None
+        Columns to predict from; None takes all others, except an index that pandas wrote.
+    weight : str, default=None
         Column of row weights.
-    filter
-        A pyarrow.dataset expression; rows where it is not true are left out.
-    filesystem
-        A pyarrow filesystem, for stores that need more than a URL.
+    filter : pyarrow.dataset.Expression, default=None
+        Rows where it is not true are skipped.
+    filesystem : pyarrow.fs.FileSystem, default=None
+        For stores that need more than a URL.
+
+    Returns
+    -------
+    ParquetTable
+        The row groups, schema and roles of columns.
+
+    Raises
+    ------
+    ParameterError
+        If a column does not exist or is named twice.
+    SourceError
+        If there are no files or rows, or a file cannot be read.
 
     Examples
     --------
@@ -194,103 +204,99 @@ def scan_parquet(
     >>> scan_parquet(folder, target="y").n_rows
     2
     """
-    dataset = open_dataset(path, filesystem)
-    targets = (target,) if isinstance(target, str) else tuple(target or ())
-    own = {*targets, weight}
-    others = [name for name in dataset.schema.names if not name.startswith(PANDAS_INDEX)]
-    chosen = tuple(features or [name for name in others if name not in own])
-    weights = [] if weight is None else [weight]
-    for name in [*targets, *chosen, *weights]:
-        if name not in dataset.schema.names:
-            raise ParameterError(
-                f"target, features and weight must be columns, but {name!r} is not one of "
-                f"{dataset.schema.names}"
-            )
-    if own & set(chosen):
-        raise ParameterError(f"features must not hold the target or weight, got {chosen!r}")
-    twice = [name for name, count in Counter([*targets, *chosen, *weights]).items() if count > 1]
-    if twice:
-        raise ParameterError(
-            f"target, features and weight must name a column once, got {twice[0]!r} twice"
-        )
-    pieces = row_groups(dataset, filter)
-    return ParquetTable(pieces, dataset.schema, targets, chosen, weight, filter, dataset.filesystem)
-
-
-def open_dataset(path: Any, filesystem: Any) -> Any:
-    """The dataset at a path, a glob, a URL or a list of them."""
     try:
-        if isinstance(path, str | Path):
-            filesystem, path = located(str(path), filesystem)
-            path = matching(path, filesystem) if glob.has_magic(path) else path
-        else:
-            places = [located(str(one), filesystem) for one in path]
-            filesystem, path = places[0][0], [inner for _, inner in places]
-        return ds.dataset(path, format="parquet", partitioning="hive", filesystem=filesystem)
+        filesystem, paths = list_paths(path, filesystem)
+        dataset = ds.dataset(paths, format="parquet", partitioning="hive", filesystem=filesystem)
     except FileNotFoundError as error:
         raise SourceError(str(path), "there is no such file or folder") from error
     except (OSError, pa.ArrowException) as error:
         raise SourceError(str(path), str(error)) from error
+    names = dataset.schema.names
+    targets = (target,) if isinstance(target, str) else tuple(target or ())
+    weights = () if weight is None else (weight,)
+    own = {*targets, *weights}
+    others = [name for name in names if name not in own and not name.startswith(PANDAS_INDEX)]
+    chosen = tuple(features or others)
+    for name, count in Counter([*targets, *chosen, *weights]).items():
+        if name not in names:
+            raise ParameterError(
+                f"target, features and weight must be columns, but {name!r} is not one of {names}"
+            )
+        if name in own and name in chosen:
+            raise ParameterError(f"features must not hold the target or weight, got {chosen!r}")
+        if count > 1:
+            raise ParameterError(
+                f"target, features and weight must name a column once, got {name!r} twice"
+            )
+    groups = list_row_groups(dataset, filter)
+    return ParquetTable(groups, dataset.schema, targets, chosen, weight, filter, dataset.filesystem)
 
 
-def located(path: str, filesystem: Any) -> tuple[Any, str]:
-    """Where a path or URL lies, and its path there."""
+def list_paths(path: Any, filesystem: Any) -> tuple[Any, Any]:
+    """The filesystem of a path, a glob, a URL or a list of them, and the path or paths there."""
+    if not isinstance(path, str | Path):
+        places = [locate(str(one), filesystem) for one in path]
+        return places[0][0], [inner for _, inner in places]
+    filesystem, inner = locate(str(path), filesystem)
+    return filesystem, match_files(inner, filesystem) if glob.has_magic(inner) else inner
+
+
+def locate(path: str, filesystem: Any) -> tuple[Any, str]:
+    """The filesystem of a path or URL, None for this machine's, and the path there."""
     if filesystem is not None or not is_url(path):
         return filesystem, path
-    place, inner = fs.FileSystem.from_uri(path)
-    return place, inner
+    own, inner = fs.FileSystem.from_uri(path)
+    return own, inner
 
 
-def matching(pattern: str, filesystem: Any) -> list[str]:
-    """The files of a glob, in order; away from this machine its last part has the wildcards."""
+def match_files(pattern: str, filesystem: Any) -> list[str]:
+    """The files of a glob, in order; in an object store only its last part may have wildcards."""
     if filesystem is None:
-        found = sorted(glob.glob(pattern, recursive=True))
+        paths = sorted(glob.glob(pattern, recursive=True))
     else:
         folder, _, name = pattern.rpartition("/")
-        there = filesystem.get_file_info(fs.FileSelector(folder))
-        found = sorted(info.path for info in there if fnmatch(info.base_name, name))
-    if not found:
+        infos = filesystem.get_file_info(fs.FileSelector(folder))
+        paths = sorted(info.path for info in infos if fnmatch(info.base_name, name))
+    if not paths:
         raise SourceError(pattern, "no file matches")
-    return found
+    return paths
 
 
-def row_groups(dataset: Any, filter: Any) -> tuple[Piece, ...]:
-    """Every row group that can hold rows."""
+def list_row_groups(dataset: Any, filter: Any) -> tuple[RowGroup, ...]:
+    """Every row group that can hold rows; they are counted in the footer unless filtered."""
 
-    def pieces(fragment: Any) -> list[Piece]:
-        with naming(fragment.path):
-            parts = fragment.split_by_row_group(filter, schema=dataset.schema)
-            return [piece_of(part, dataset.schema, filter) for part in parts]
+    def row_groups(fragment: Any) -> list[RowGroup]:
+        with naming_file(fragment.path):
+            groups = []
+            for part in fragment.split_by_row_group(filter, schema=dataset.schema):
+                group = part.row_groups[0]
+                n_rows = group.num_rows
+                if filter is not None:
+                    options = {"schema": dataset.schema, "filter": filter, "use_threads": False}
+                    n_rows = part.scanner(**options).count_rows()
+                n_bytes = int(group.total_byte_size)
+                groups.append(RowGroup(part.path, group.id, int(n_rows), n_bytes, part))
+            return groups
 
     with ThreadPoolExecutor(FOOTERS) as pool:
-        found = [p for part in pool.map(pieces, dataset.get_fragments(filter)) for p in part]
-    found = [piece for piece in found if piece.n_rows]
-    if not found:
+        files = list(pool.map(row_groups, dataset.get_fragments(filter)))
+    groups = tuple(group for file in files for group in file if group.n_rows)
+    if not groups:
         raise SourceError(str(dataset.files[:1]), "there are no rows")
-    return tuple(found)
-
-
-def piece_of(part: Any, schema: Any, filter: Any) -> Piece:
-    """A row group and its rows, from its footer unless there is a filter."""
-    group = part.row_groups[0]
-    n_rows = group.num_rows
-    if filter is not None:
-        n_rows = part.scanner(schema=schema, filter=filter, use_threads=False).count_rows()
-    return Piece(part.path, group.id, int(n_rows), int(group.total_byte_size), part)
+    return groups
 
 
 def fingerprint(table: ParquetTable) -> dict[str, str]:
     """Size and time of every file, and the order of row groups, so that a change is noticed."""
-    paths = sorted({piece.path for piece in table.pieces})
-    infos = table.filesystem.get_file_info(paths)
-    order = repr([(piece.path, piece.group, piece.n_rows) for piece in table.pieces])
+    infos = table.filesystem.get_file_info(sorted({group.path for group in table.row_groups}))
+    order = repr([(group.path, group.group, group.n_rows) for group in table.row_groups])
     files = {info.path: f"{info.size} bytes of {info.mtime_ns}" for info in infos}
     return {**files, "order of files": hashlib.sha256(order.encode()).hexdigest()}
 
 
 @contextmanager
-def naming(path: str) -> Iterator[None]:
-    """What goes wrong inside names the file."""
+def naming_file(path: str) -> Iterator[None]:
+    """Name the file in errors."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -298,13 +304,12 @@ def naming(path: str) -> Iterator[None]:
 
 
 def write_parquet(where: Any, blocks: Iterator[pa.Table]) -> int:
-    """Blocks of rows as one file, at a path or into an open file; how many rows."""
+    """Write blocks of rows as one file, at a path or into an open file; returns how many rows."""
     first = next(blocks)
     rows = len(first)
     # Predictions hardly repeat: without a dictionary a float column takes two thirds.
-    plain = [name for name in first.schema.names if not pa.types.is_string(first[name].type)]
-    words = [name for name in first.schema.names if name not in plain]
-    with pq.ParquetWriter(where, first.schema, use_dictionary=words) as writer:
+    strings = [name for name in first.schema.names if pa.types.is_string(first[name].type)]
+    with pq.ParquetWriter(where, first.schema, use_dictionary=strings) as writer:
         writer.write_table(first)
         for block in blocks:
             writer.write_table(block)
@@ -312,6 +317,6 @@ def write_parquet(where: Any, blocks: Iterator[pa.Table]) -> int:
     return rows
 
 
-def block_rows(width: int, bytes_: int) -> int:
+def rows_per_block(width: int, n_bytes: int) -> int:
     """Rows of so many float64 columns that take those bytes, in whole thousands."""
-    return max(1, math.floor(bytes_ / (8 * max(1, width)) / 1024)) * 1024
+    return max(1, math.floor(n_bytes / (8 * max(1, width)) / 1024)) * 1024

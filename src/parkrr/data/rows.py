@@ -1,24 +1,27 @@
-"""Rows in blocks. A cell of a source is a source.
+"""Rows in memory: users' arrays as tensors, blocks of rows, samples and the validation split.
 
-A source hides where rows live; whoever reads it sees blocks of rows and nothing else, so
-that a solver's only loop is over blocks. It knows no kernel.
+A source hides where rows live: its reader sees blocks of rows and nothing else, so that a solver
+needs only a loop over blocks. A cell of a source is a source.
 """
 
+import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
-HASH_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64
+from parkrr.errors import ParameterError
 
-FEW_ROWS = 300  # below, each is left out in turn; no metric is learned unless asked for
-JUDGES = 0.2  # share of the rows that choices are judged by
+FEW_ROWS = 300  # below, every row is left out in turn; no metric is learned unless requested
+VALIDATION_SHARE = 0.2  # of the rows, on which candidates are compared
+LARGEST_WEIGHT = 1e200
 
 RowMap = Callable[[Tensor], Tensor]
 
@@ -32,7 +35,7 @@ class Block(NamedTuple):
 
 
 class Source(Protocol):
-    """What a solver's loop asks of rows, wherever they live."""
+    """Rows that can be read block by block, wherever they live."""
 
     @property
     def n_rows(self) -> int: ...
@@ -44,7 +47,7 @@ class Source(Protocol):
 
 
 class CellRows(Protocol):
-    """The rows of one cell, wherever they live, to be loaded when they are fitted."""
+    """The rows of one cell, wherever they live, loaded when the cell is fitted."""
 
     @property
     def n_rows(self) -> int: ...
@@ -91,7 +94,7 @@ class ArraySource:
     view: RowMap | None = None
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        """A cell travels as its own rows, not as all of them and an index."""
+        """Pickle the rows of a cell alone, not all rows and an index."""
         return ArraySource, tuple(self.block(slice(None)))
 
     @property
@@ -110,7 +113,7 @@ class ArraySource:
         w = self.w if self.index is None else self.w[self.index]
         return float(w.sum(dtype=torch.float64))
 
-    def squares(self, predicted: Tensor | float = 0.0) -> Tensor:
+    def squared_error(self, predicted: Tensor | float = 0.0) -> Tensor:
         """Weighted sum of squared errors of predictions (n_rows, t) of these rows, loaded."""
         each = (self.Y.double() - predicted).square().sum(1)
         return each.sum() if self.w is None else self.w.double() @ each
@@ -127,12 +130,12 @@ class ArraySource:
 
     def block(self, part: slice | Tensor) -> Block:
         """The rows at these positions."""
-        at = part if self.index is None else self.index[part]
-        X = self.X[at]
+        own = part if self.index is None else self.index[part]
+        X = self.X[own]
         return Block(
             X if self.view is None else self.view(X),
-            self.Y[at],
-            None if self.w is None else self.w[at],
+            self.Y[own],
+            None if self.w is None else self.w[own],
         )
 
     def load(self) -> "ArraySource":
@@ -148,23 +151,23 @@ class ArraySource:
         """`size` rows drawn without replacement, or all of them in order."""
         if size >= self.n_rows:
             return self.load()
-        return ArraySource(*self.block(draw(self.n_rows, size, seed)))
+        return ArraySource(*self.block(draw_indices(self.n_rows, size, seed)))
 
-    def with_last(self, judges: Tensor) -> "ArraySource":
-        """The same rows, those for which judges (n_rows,) holds after all others, by chance.
+    def move_last(self, chosen: Tensor) -> "ArraySource":
+        """The same rows, those where chosen (n_rows,) is true after all others, in random order.
 
-        So any number of rows at the end stands for all that judge.
+        So any number of rows at the end is a random sample of the chosen ones.
         """
-        last = judges.nonzero()[:, 0]
-        chance = np.random.default_rng(self.n_rows).permutation(len(last))
-        last = last[torch.from_numpy(chance).to(last.device)]
-        order = torch.cat([(~judges).nonzero()[:, 0], last])
-        return replace(self, index=order if self.index is None else self.index[order])
+        last = chosen.nonzero()[:, 0]
+        order = np.random.default_rng(self.n_rows).permutation(len(last))
+        last = last[torch.from_numpy(order).to(last.device)]
+        index = torch.cat([(~chosen).nonzero()[:, 0], last])
+        return replace(self, index=index if self.index is None else self.index[index])
 
     def shards(self, count: int) -> "list[ArraySource]":
         """The rows cut into `count` runs of nearly equal length."""
-        cuts = [round(k * self.n_rows / count) for k in range(count + 1)]
-        return [self.rows(slice(a, b)) for a, b in pairwise(cuts)]
+        ends = [round(k * self.n_rows / count) for k in range(count + 1)]
+        return [self.rows(slice(a, b)) for a, b in pairwise(ends)]
 
     def rows(self, part: slice) -> "ArraySource":
         """A run of rows, without a copy."""
@@ -175,20 +178,85 @@ class ArraySource:
 
     def split(self, cell_of: Tensor, n_cells: int) -> "list[ArraySource]":
         """One source per cell, given the cell of every row (n_rows,)."""
-        order, counts = grouped(cell_of, n_cells)
+        order, counts = group_by_cell(cell_of, n_cells)
         index = order if self.index is None else self.index[order]
         return [replace(self, index=part) for part in torch.split(index, counts)]
 
 
-def cuts(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
-    """Runs (first, last) of about the same total length, at most `count` of them."""
-    ends = np.cumsum(lengths)
-    number = np.minimum(count - 1, (ends - 1) * count // ends[-1])
-    firsts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
-    return list(zip(firsts, [*firsts[1:], len(lengths)], strict=True))
+# Users' arrays.
 
 
-def joined(blocks: Sequence[Block]) -> ArraySource:
+def is_frame(X: Any) -> bool:
+    """Whether Arrow can read it as a table, as it can frames of pandas and polars."""
+    return hasattr(X, "__arrow_c_stream__")
+
+
+def as_source(
+    X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None, device: torch.device
+) -> ArraySource:
+    """The rows of positive weight, as tensors."""
+    w = None
+    if sample_weight is not None:
+        w = check_weights(sample_weight, len(X))
+        if w.max() > LARGEST_WEIGHT:  # weights of copies are added; only ratios matter
+            w = w / w.max()
+        if (w == 0).any():
+            X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
+    weights = None if w is None else as_tensor(w).to(device)
+    return ArraySource(as_tensor(X).to(device), as_tensor(Y).to(device), weights)
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """The array as a tensor, without a copy if torch can. It is never written to."""
+    if min(array.strides, default=0) < 0:
+        array = array.copy()
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def as_real(values: ArrayLike) -> NDArray[np.float64]:
+    """As an array of float64; numpy would drop the imaginary part of complex numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind in "cmM":
+        raise ValueError(f"numbers must be real, got {array.dtype}")
+    return np.asarray(array, dtype=np.float64)
+
+
+def check_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
+    """The weights as an array (n,), if they are valid."""
+    with naming_parameter("sample_weight"):
+        w = as_real(sample_weight)
+    w = np.full(n, w) if w.ndim == 0 else w
+    if w.shape not in ((n,), (n, 1)):
+        raise ParameterError(f"sample_weight must have one entry a row ({n}), got {w.shape}")
+    w = w.reshape(n)
+    if not (np.isfinite(w).all() and (w >= 0).all() and (w > 0).any()):
+        raise ParameterError(
+            f"sample_weight must be finite and >= 0 and not all zero, got values from "
+            f"{w.min()} to {w.max()}"
+        )
+    return w
+
+
+@contextmanager
+def naming_parameter(name: str) -> Iterator[None]:
+    """Put the name of the parameter, or of several, before errors of numpy and scikit-learn."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b({name.replace(', ', '|')})\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ParameterError
+        raise kind(f"{name}: {error}") from error
+
+
+# Groups, runs and samples of rows.
+
+
+def join_blocks(blocks: Sequence[Block]) -> ArraySource:
     """The rows of several blocks as one source; a block without weights has weights of one."""
     X, Y = torch.cat([block.X for block in blocks]), torch.cat([block.Y for block in blocks])
     if all(block.w is None for block in blocks):
@@ -197,7 +265,15 @@ def joined(blocks: Sequence[Block]) -> ArraySource:
     return ArraySource(X, Y, torch.cat(weights))
 
 
-def grouped(cell_of: Tensor, n_cells: int) -> tuple[Tensor, list[int]]:
+def cut_evenly(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """Runs (first, last) of about the same total length, at most `count` of them."""
+    ends = np.cumsum(lengths)
+    number = np.minimum(count - 1, (ends - 1) * count // ends[-1])
+    firsts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+    return list(zip(firsts, [*firsts[1:], len(lengths)], strict=True))
+
+
+def group_by_cell(cell_of: Tensor, n_cells: int) -> tuple[Tensor, list[int]]:
     """The order (n,) that puts rows of one cell together, and the rows in each cell."""
     cells = cell_of.cpu().numpy()
     counts = np.bincount(cells, minlength=n_cells).tolist()
@@ -206,71 +282,65 @@ def grouped(cell_of: Tensor, n_cells: int) -> tuple[Tensor, list[int]]:
     return torch.from_numpy(order).to(cell_of.device), counts
 
 
-def draw(n: int, size: int, seed: int) -> Tensor:
-    """`size` of the numbers 0..n-1 without replacement, all of them in order, (size,)."""
+def draw_indices(n: int, size: int, seed: int) -> Tensor:
+    """`size` of the numbers 0..n-1 without replacement, or all of them in order, (size,)."""
     if size >= n:
         return torch.arange(n)
     rng = np.random.default_rng(seed)
     return torch.from_numpy(rng.choice(n, size, replace=False))
 
 
-def canonical(rows: ArraySource) -> Tensor:
-    """An order (n,) of the rows by content, whatever order rows and columns came in.
+# Choices that depend on the content of rows, not on the order in which rows arrive.
 
-    Nor does it depend on the units of columns: values count in thousandths of their spread.
+
+def select_validation_rows(rows: ArraySource, seed: int) -> Tensor:
+    """Whether each row is a validation row, (n,): the same rows in whatever order they arrive.
+
+    No metric is learned from validation rows, so their error is an honest estimate.
+    """
+    order = canonical_order(rows)
+    chosen = torch.empty(rows.n_rows, dtype=torch.bool, device=order.device)
+    chosen[order] = validation_positions(rows.n_rows, seed).to(order.device)
+    return chosen
+
+
+def validation_positions(n: int, seed: int) -> Tensor:
+    """Whether the row at each position of the canonical order is a validation row, (n,)."""
+    return torch.from_numpy(np.random.default_rng([seed, 2]).random(n) < VALIDATION_SHARE)
+
+
+def canonical_order(rows: ArraySource) -> Tensor:
+    """An order (n,) of the rows by content, whatever the order of rows and of columns.
+
+    It does not depend on the units of columns: values count in thousandths of their spread.
     """
     X, Y, _ = rows.block(slice(None))
-    numbers = np.zeros(len(X), dtype=np.uint64)
+    hashes = np.zeros(len(X), dtype=np.uint64)
     for column in (*X.T, *Y.T):
-        numbers += mixed(levels(column.double().cpu().numpy()))
-    return torch.from_numpy(np.argsort(numbers, kind="stable")).to(X.device)
+        x = column.double().cpu().numpy()
+        x = x / max(np.abs(x).max(), 1e-300)
+        x = (x - x.mean()) / max(x.std(), 1e-300)
+        # The offset keeps values off the edges of the thousandths, where rounding would decide.
+        hashes += mix_bits(np.floor(x * 1000.123 + 0.377).astype(np.int64).view(np.uint64))
+    return torch.from_numpy(np.argsort(hashes, kind="stable")).to(X.device)
 
 
-def judges(rows: ArraySource, seed: int) -> Tensor:
-    """Whether each row judges, (n,): the same rows in whatever order they come.
-
-    No metric is learned from them, so that they can say what a fit is worth.
-    """
-    order = canonical(rows)
-    found = torch.empty(rows.n_rows, dtype=torch.bool, device=order.device)
-    found[order] = judging_places(rows.n_rows, seed).to(order.device)
-    return found
-
-
-def judging_places(n: int, seed: int) -> Tensor:
-    """Whether the row at each place of the canonical order judges, shape (n,)."""
-    return torch.from_numpy(np.random.default_rng([seed, 2]).random(n) < JUDGES)
-
-
-def levels(column: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Whole numbers in thousandths of the spread, shape (n,); the offset keeps off ties."""
-    column = column / max(np.abs(column).max(), 1e-300)
-    scaled = (column - column.mean()) / max(column.std(), 1e-300)
-    whole: NDArray[np.uint64] = np.floor(scaled * 1000.123 + 0.377).astype(np.int64).view(np.uint64)
-    return whole
-
-
-def merged(rows: ArraySource) -> ArraySource:
-    """Copies as one row of more weight, where the first of them was."""
+def merge_copies(rows: ArraySource) -> ArraySource:
+    """Copies of a row as one row with their total weight, at the place of the first."""
     X, Y, w = rows.block(slice(None))
-    _, first, kind = np.unique(content(X, Y), return_index=True, return_inverse=True)
-    each = np.ones(len(X)) if w is None else w.double().cpu().numpy()
-    total, order = np.bincount(kind, weights=each), np.argsort(first)
-    at = torch.from_numpy(first[order]).to(X.device)
-    return ArraySource(X[at], Y[at], torch.from_numpy(total[order]).to(X.device))
-
-
-def content(X: Tensor, Y: Tensor) -> NDArray[np.uint64]:
-    """A 64-bit number of what is in each row, shape (n,)."""
-    numbers = np.zeros(len(X), dtype=np.uint64)
+    hashes = np.zeros(len(X), dtype=np.uint64)
     for column in (*X.T, *Y.T):  # adding zero turns -0.0 into 0.0
         bits = (column.double().cpu().numpy() + 0.0).view(np.uint64)
-        numbers = mixed(numbers * HASH_STEP + mixed(bits))
-    return numbers
+        hashes = mix_bits(hashes * np.uint64(0x9E3779B97F4A7C15) + mix_bits(bits))
+    _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    weights = np.ones(len(X)) if w is None else w.double().cpu().numpy()
+    total, order = np.bincount(kind, weights=weights), np.argsort(first)
+    own = torch.from_numpy(first[order]).to(X.device)
+    return ArraySource(X[own], Y[own], torch.from_numpy(total[order]).to(X.device))
 
 
-def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64-bit numbers with their bits spread over all places."""
-    for shift, factor in HASH_MIX:
-        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
-    return numbers ^ (numbers >> np.uint64(31))
+def mix_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """64-bit numbers with their bits spread over all places, as in splitmix64."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)
+    return hashes ^ (hashes >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""A folder on this machine or in an object store, and files that appear there at once."""
+"""A folder on this machine or in an object store, and files written atomically."""
 
 import os
 import shutil
@@ -32,43 +32,43 @@ class Folder:
     >>> import tempfile
     >>> from parkrr.data.storage import open_folder
     >>> folder = open_folder(tempfile.mkdtemp())
-    >>> with folder.publishing("sums") as file:
+    >>> with folder.atomic_write("rows") as file:
     ...     written = file.write(b"whole")
-    >>> folder.names(), folder.read("sums")
-    ({'sums'}, b'whole')
+    >>> folder.names(), folder.read("rows")
+    ({'rows'}, b'whole')
     """
 
     path: str
     filesystem: Any
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it is a folder of this machine, or one it has mounted."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
-    def called(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         """A file as messages name it: without the keys and options that its URL may have."""
-        kind = "" if self.here else f"{self.filesystem.type_name}://"
+        kind = "" if self.is_local else f"{self.filesystem.type_name}://"
         return f"{kind}{self.path}/{name}"
 
     def make(self) -> None:
-        """Make the folder, unless it is there."""
-        with naming_writes(self.called("")):
+        """Create the folder, unless it exists."""
+        with naming_writes(self.display_name("")):
             self.filesystem.create_dir(self.path, recursive=True)
 
     def sweep(self) -> None:
-        """Remove what was cut off."""
+        """Remove unfinished files of processes that were killed."""
         for name in self.names():
             if name.startswith(TEMPORARY):
                 self.filesystem.delete_file(f"{self.path}/{name}")
 
     def names(self) -> set[str]:
-        """Of all files; one request, however many there are asked for."""
-        there = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        return {info.base_name for info in there}
+        """Of all files, in one request."""
+        infos = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return {info.base_name for info in infos}
 
     def file(self, name: str) -> Any:
-        """A file to read, from any place in it; FileNotFoundError if there is none."""
+        """A file to read, from any position; FileNotFoundError if there is none."""
         return self.filesystem.open_input_file(f"{self.path}/{name}")
 
     def read(self, name: str) -> bytes:
@@ -78,14 +78,14 @@ class Folder:
         return content
 
     @contextmanager
-    def publishing(self, name: str) -> Iterator[Any]:
-        """A file to write, which is there under its name, at once, if all goes well.
+    def atomic_write(self, name: str) -> Iterator[Any]:
+        """A file to write, which appears under its name only when it is whole.
 
         An object store would show what an exception left of a file, so it too has another name
-        until the file is whole; a move is then a copy inside of the store.
+        until the file is whole; a move is then a copy inside the store.
         """
         temporary = f"{self.path}/{temporary_name(name)}"
-        with naming_writes(self.called(name)):
+        with naming_writes(self.display_name(name)):
             try:
                 with self.filesystem.open_output_stream(temporary) as file:
                     yield file
@@ -96,24 +96,24 @@ class Folder:
                 raise
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
-        """Publish what `write` makes at a path of this machine, at once."""
-        if self.here:
+        """Store what `write` writes to a path of this machine."""
+        if self.is_local:
             write(Path(self.path, name))
             return
         with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
             write(Path(own, name))
-            with Path(own, name).open("rb") as made, self.publishing(name) as file:
-                shutil.copyfileobj(made, file, 2**20)
+            with Path(own, name).open("rb") as copy, self.atomic_write(name) as file:
+                shutil.copyfileobj(copy, file, 2**20)
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """A path of this machine with that file, for readers that need one."""
-        if self.here:
+        if self.is_local:
             yield Path(self.path, name)
             return
         with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
-            with self.file(name) as there, Path(own, name).open("wb") as copy:
-                shutil.copyfileobj(there, copy, 2**20)
+            with self.file(name) as file, Path(own, name).open("wb") as copy:
+                shutil.copyfileobj(file, copy, 2**20)
             yield Path(own, name)
 
 
@@ -125,13 +125,13 @@ def open_folder(url: str | Path) -> Folder:
         filesystem, path = fs.FileSystem.from_uri(str(url))
     except (ArrowException, OSError) as error:
         raise ParameterError(
-            f"a folder must be a path, or a URL that pyarrow knows such as 's3://bucket/fit-1', "
-            f"got {str(url)!r}: {error}"
+            f"a folder must be a path, or a URL that pyarrow can open such as "
+            f"'s3://bucket/fit-1', got {str(url)!r}: {error}"
         ) from error
     return Folder(path.rstrip("/"), filesystem)
 
 
-def placed(path: str | Path) -> tuple[Folder, str]:
+def locate_file(path: str | Path) -> tuple[Folder, str]:
     """The folder of a file at a path or URL, and its name there."""
     whole = open_folder(path)
     folder, _, name = whole.path.rpartition("/")
@@ -139,29 +139,13 @@ def placed(path: str | Path) -> tuple[Folder, str]:
 
 
 def is_url(path: str | Path) -> bool:
-    """Whether it names a place beyond the paths of this machine."""
+    """Whether it is a URL and not a path of this machine."""
     return "://" in str(path)
 
 
-def temporary_name(name: str) -> str:
-    """Of a file until it is whole; nobody else's."""
-    return f"{TEMPORARY}{name}.{os.getpid()}.{os.urandom(4).hex()}"
-
-
 @contextmanager
-def naming_writes(path: str) -> Iterator[None]:
-    """What goes wrong inside names the file that was to be written."""
-    try:
-        yield
-    except ParKError:  # a file that could not be read names itself
-        raise
-    except OSError as error:
-        raise StorageError(path, str(error)) from error
-
-
-@contextmanager
-def publishing(path: Path) -> Iterator[Path]:
-    """A temporary path that takes the place of `path` if all goes well, at once."""
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A temporary path, which replaces `path` when all went well."""
     temporary = path.with_name(temporary_name(path.name))
     with naming_writes(str(path)):
         try:
@@ -169,3 +153,19 @@ def publishing(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def temporary_name(name: str) -> str:
+    """A name for a file until it is whole, which no other process uses."""
+    return f"{TEMPORARY}{name}.{os.getpid()}.{os.urandom(4).hex()}"
+
+
+@contextmanager
+def naming_writes(path: str) -> Iterator[None]:
+    """Name the file that was to be written in errors."""
+    try:
+        yield
+    except ParKError:  # an error of a file that is read names that file
+        raise
+    except OSError as error:
+        raise StorageError(path, str(error)) from error

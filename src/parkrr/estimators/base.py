@@ -19,16 +19,17 @@ from parkrr.data import (
     FEW_ROWS,
     ArraySource,
     Block,
-    Columns,
     ParquetTable,
+    TableEncoder,
     as_source,
     as_tensor,
     check_weights,
     encode_frame,
-    frame_table,
-    learn_frame,
-    merged,
-    naming,
+    is_frame,
+    learn_frame_encoder,
+    merge_copies,
+    naming_parameter,
+    table_to_encode,
 )
 from parkrr.errors import ParameterError, check_one_of
 from parkrr.inspection import importance
@@ -81,7 +82,7 @@ class FitOutcome(NamedTuple):
     sample: Tensor  # training rows on which feature importance is computed, (r, d)
     blocks: Iterable[Block]  # all training rows, from which statistics are computed
     seconds: dict[str, float]  # of every step
-    columns: Columns | None = None  # how columns of a table become numbers
+    columns: TableEncoder | None = None  # how columns of a table become numbers
     classes: NDArray[Any] | None = None  # labels found in files
 
 
@@ -91,7 +92,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     _kind: ClassVar[str]  # name in a model file, whatever a subclass is called
     _outputs: ClassVar[tuple[str, ...]]  # what predict_to can write
     model_: Model
-    columns_: Columns | None
+    columns_: TableEncoder | None
     one_output_: bool = True  # a regressor sets it in fit
     chosen_: Chosen
     report_: list[CellReport]
@@ -191,14 +192,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         params = self.get_params(deep=False)
         if isinstance(X, ParquetTable):
             return plan_table(params, X, classify=self._kind == "ParKClassifier", seed=0)
-        table = frame_table(X)
+        table = table_to_encode(X) if is_frame(X) else None
         if table is None:
             X = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=1)
         n, features = X.shape if table is None else table.shape
         head = (X if table is None else table)[:PLAN_ROWS]
         Y = np.zeros((len(head), self._n_outputs(y)))
         if table is not None:
-            head = learn_frame(head, Y, None).encode(head)
+            head = learn_frame_encoder(head, Y, None).encode(head)
         return plan_rows(params, ArraySource(as_tensor(head), as_tensor(Y)), n, features)
 
     def forget(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
@@ -505,7 +506,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         else:
             columns = None
             # Only frames have this method. A frame of numbers without missing values is an array.
-            table = frame_table(X) if hasattr(X, "__arrow_c_stream__") else None
+            table = table_to_encode(X) if hasattr(X, "__arrow_c_stream__") else None
             if table is not None:
                 columns = self._learn_columns(table, y, sample_weight)
                 X = columns.encode(table)
@@ -520,18 +521,18 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             self.seconds_["statistics"] = time.perf_counter() - start
         return self
 
-    def _learn_columns(self, table: Any, y: Any, sample_weight: Any) -> Columns:
+    def _learn_columns(self, table: Any, y: Any, sample_weight: Any) -> TableEncoder:
         """Learn how the columns of an Arrow table become numbers."""
         n = len(table)
         w = None if sample_weight is None else check_weights(sample_weight, n)
         if w is not None:  # only ratios matter, and a sum of weights of 1e308 is infinite
             w = w / w.max()
             w = w / w.mean()
-        with naming("y"):
+        with naming_parameter("y"):
             Y = self._code_targets(y)
         if Y.shape[:1] != (n,):
             raise ParameterError(f"y must have one entry for each of {n} rows, got {Y.shape}")
-        return learn_frame(table, Y.reshape(n, -1), w)
+        return learn_frame_encoder(table, Y.reshape(n, -1), w)
 
     def _keep(self, outcome: FitOutcome) -> None:
         """Set the attributes of a fitted estimator."""
@@ -600,7 +601,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             and np.isfinite(X).all()
         ):
             return as_tensor(X)
-        with naming("X"):
+        with naming_parameter("X"):
             return as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
 
     @property
@@ -640,12 +641,12 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
 
 
 def fit_rows(
-    rows: ArraySource, params: dict[str, Any], seed: int, columns: Columns | None = None
+    rows: ArraySource, params: dict[str, Any], seed: int, columns: TableEncoder | None = None
 ) -> FitOutcome:
     """Fit rows in memory."""
     choices = wish_of(params)
     # Of few rows each is left out in turn: with all its copies, or it would predict itself.
-    rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
+    rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
     sizes = checked_shape(params, rows)
     settings = park_of(params, choices, sizes, rows.n_rows, seed)
     settings, log = chosen_park(settings, choices, patience(params), rows)

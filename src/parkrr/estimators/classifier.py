@@ -10,7 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import check_weights, class_numbers, class_weights, codes, naming
+from parkrr.data import (
+    check_weights,
+    class_indices,
+    compute_class_weights,
+    encode_classes,
+    naming_parameter,
+)
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.kernels import FeatureMap, Kernel
@@ -500,18 +506,20 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     def _check_training_rows(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
     ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
-        with naming("X, y"):
+        with naming_parameter("X, y"):
             rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
             check_classification_targets(labels)
             self.classes_, number = np.unique(labels, return_inverse=True)
         if classes is not None:
             self.classes_ = classes
             number = self._class_numbers(labels)
-        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(number))
+        by_class = compute_class_weights(
+            self.class_weight, self.classes_.tolist(), np.bincount(number)
+        )
         if by_class is not None:
             w = 1.0 if sample_weight is None else check_weights(sample_weight, len(number))
             sample_weight = w * by_class[number]
-        return rows, codes(number, len(self.classes_)), sample_weight
+        return rows, encode_classes(number, len(self.classes_)), sample_weight
 
     def _check_new_rows(
         self, y: Any, sample_weight: Any, n: int
@@ -525,14 +533,16 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
                 f"class_weight must be None or a weight for each label to update a model, got "
                 f"{self.class_weight!r}; the balance of all rows is not that of new ones"
             )
-        by_class = class_weights(self.class_weight, self.classes_.tolist(), np.bincount(number))
+        by_class = compute_class_weights(
+            self.class_weight, self.classes_.tolist(), np.bincount(number)
+        )
         if by_class is not None:
             w = by_class[number] if w is None else w * by_class[number]
-        return codes(number, len(self.classes_)).astype(np.float64), w
+        return encode_classes(number, len(self.classes_)).astype(np.float64), w
 
     def _code_targets(self, y: Any) -> NDArray[Any]:
         classes, number = np.unique(np.asarray(y), return_inverse=True)
-        return codes(number, len(classes))
+        return encode_classes(number, len(classes))
 
     def _class_numbers(self, labels: Any) -> NDArray[np.int64]:
         """The position of each label in `classes_`, shape (n,)."""
@@ -563,7 +573,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         left_out = result.left_out
         self.calibration_, losses = learn_calibration(
             predicted.cpu().numpy(),
-            class_numbers(left_out.Y.cpu().numpy(), len(self.classes_)),
+            class_indices(left_out.Y.cpu().numpy(), len(self.classes_)),
             left_out.weights.cpu().numpy(),
             settings.seed,
         )

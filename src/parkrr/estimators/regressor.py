@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import check_weights, naming, real
+from parkrr.data import as_real, check_weights, naming_parameter
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.park import FitResult, FitSettings
@@ -425,7 +425,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     def _check_training_rows(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
     ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
-        with naming("X, y"):
+        with naming_parameter("X, y"):
             rows, target = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
             )
@@ -449,7 +449,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         return Y, None if sample_weight is None else check_weights(sample_weight, n)
 
     def _code_targets(self, y: Any) -> NDArray[Any]:
-        return real(y)
+        return as_real(y)
 
     def _predictor(self) -> Predictor:
         return Predictor(self.model_, self.one_output_, intervals=self.intervals_)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from parkrr.data import draw, grouped
+from parkrr.data import draw_indices, group_by_cell
 from parkrr.errors import ParameterError
 from parkrr.park import CellReport, Model
 from parkrr.solvers import kernel_of_rows
@@ -229,7 +229,7 @@ def border_jumps(model: Fitted, X: Any) -> BorderJumps:
     True
     """
     inner, rows = fitted(model).model_, model._rows(X)
-    rows = rows[draw(len(rows), BORDER_ROWS, 0)]
+    rows = rows[draw_indices(len(rows), BORDER_ROWS, 0)]
     Q = len(inner.centroids)
     blended = inner.blend.n_blended(Q) > 1
     if Q == 1:
@@ -370,7 +370,7 @@ def chances(model: Fitted, rows: Tensor, at: Array) -> Array:
 
 def local_values(model: Model, Z: Tensor, cell_of: Tensor) -> Tensor:
     """What the estimators of these cells (n,) alone say at mapped rows Z (n, e), shape (n, t)."""
-    order, counts = grouped(cell_of, len(model.centroids))
+    order, counts = group_by_cell(cell_of, len(model.centroids))
     values = torch.zeros(len(Z), len(model.intercept), dtype=torch.float64, device=Z.device)
     for q, at in enumerate(torch.split(order, counts)):
         section, w = model.cells[q]

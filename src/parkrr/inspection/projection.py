@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import draw
+from parkrr.data import draw_indices
 from parkrr.inspection.diagnostics import Fitted, fitted
 from parkrr.park import Model
 from parkrr.uncertainty import DiagnosticRows
@@ -46,7 +46,7 @@ def leading_plane(model: Fitted) -> Plane:
     ['x1', 'x2']
     """
     Z = torch.cat([centers.double() for centers in fitted(model).model_.centers])
-    Z = Z[draw(len(Z), CENTERS, 0)]  # (n, e)
+    Z = Z[draw_indices(len(Z), CENTERS, 0)]  # (n, e)
     origin = Z.mean(0)
     _, values, V = torch.linalg.svd(Z - origin, full_matrices=False)
     axes = V[:2].T  # (e, k)

@@ -68,8 +68,8 @@ class Checkpoint:
             there = json.loads(self.place.read(JOB))
         except ValueError:
             raise CheckpointError(
-                f"{self.place.called(JOB)!r} is damaged, so it cannot be told which fit the folder "
-                f"belongs to; delete it to start again"
+                f"{self.place.display_name(JOB)!r} is damaged, so it cannot be told which fit "
+                f"the folder belongs to; delete it to start again"
             ) from None
         for part, wanted in json.loads(json.dumps(job)).items():
             self.compare(part, there.get(part), wanted)
@@ -77,7 +77,7 @@ class Checkpoint:
     def begin(self, job: dict[str, Any]) -> None:
         """Say whose folder it is, unless it says so."""
         if JOB not in self.place.names():
-            with self.place.publishing(JOB) as file:
+            with self.place.atomic_write(JOB) as file:
                 file.write(json.dumps(job, indent=1).encode())
 
     def compare(self, part: str, there: Any, wanted: Any) -> None:
@@ -90,19 +90,19 @@ class Checkpoint:
             changes = (f"{k} was {there.get(k)!r} and is {wanted.get(k)!r}" for k in names[:3])
             detail = f"{part}: {'; '.join(changes)}"
         raise CheckpointError(
-            f"{self.place.called('')!r} belongs to another job: {detail}. Use another folder, or "
-            f"delete this one to start again."
+            f"{self.place.display_name('')!r} belongs to another job: {detail}. Use another "
+            f"folder, or delete this one to start again."
         )
 
     def publish(self, name: str, array: Array, facts: dict[str, Any]) -> None:
         """Keep a result: the array first, then the marker that makes it count."""
         data = np.ascontiguousarray(array)
         content = data.reshape(-1).view(np.uint8).data
-        with self.place.publishing(f"{name}.numbers") as file:
+        with self.place.atomic_write(f"{name}.numbers") as file:
             file.write(content)
         digest = hashlib.sha256(content).hexdigest()
         marker = {"digest": digest, "tag": self.tag, "facts": facts}
-        with self.place.publishing(f"{name}.json") as file:
+        with self.place.atomic_write(f"{name}.json") as file:
             file.write(json.dumps(marker).encode())
 
     def known(self, names: Iterable[str]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Checkpoint:
             sound = False
         if sound:
             return marker["facts"]
-        path = self.place.called(f"{name}.json")
+        path = self.place.display_name(f"{name}.json")
         warnings.warn(f"{path!r} or what it marks is damaged; that task is run again", stacklevel=2)
         return None
 
@@ -145,7 +145,7 @@ class Checkpoint:
             return
         made = make()
         self.place.put(name, lambda path: write(path, made))
-        with self.place.publishing(f"{name}.done"):
+        with self.place.atomic_write(f"{name}.done"):
             pass
 
 

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from parkrr.data import (
-    JUDGES,
+    VALIDATION_SHARE,
     Block,
+    EncodedTable,
     ParquetTable,
-    RowTable,
+    TableEncoder,
     Target,
     fingerprint,
-    from_plain,
 )
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap
@@ -58,7 +58,7 @@ class DiskFit(NamedTuple):
     """A fit from disk, and what was decided before the pass."""
 
     result: FitResult
-    rows: RowTable
+    rows: EncodedTable
     settled: FitSettings
     diary: TuningLog
     looked_at: Tensor  # a few rows as numbers, (2000, d)
@@ -127,7 +127,7 @@ def passes(decided: "PassSettings", ledger: Checkpoint) -> FitResult:
 class PassSettings(NamedTuple):
     """What a sample of the rows decided."""
 
-    rows: RowTable
+    rows: EncodedTable
     sizes: DiskPlan
     park: FitSettings
     diary: TuningLog
@@ -164,7 +164,7 @@ class PassSettings(NamedTuple):
         named = (facts[name] for name in ("classes", "class_weights"))
         labels = (None if values is None else np.array(values) for values in named)
         target = Target(table.target, *labels)
-        rows = RowTable(table, from_plain(facts["columns"]), target)
+        rows = EncodedTable(table, TableEncoder.from_plain(facts["columns"]), target)
         sizes = DiskPlan(**facts["sizes"])
         park = park_of(params, wish_of(params), sizes, rows.n_rows, facts["seed"])
         level = Coarse(facts["coarse"], model.coarse.kernel) if model.coarse else None
@@ -186,14 +186,14 @@ class PassSettings(NamedTuple):
         )
 
 
-def decide(rows: RowTable, params: dict[str, Any], seed: int) -> PassSettings:
+def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSettings:
     """Sizes, choices, centroids and centres, from a sample."""
     engine = as_engine(params["engine"])
     sizes = sizes_on_disk(rows, params, engine)
     drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
     sample, kept = rows.sample(drawn, seed, engine)
     sample = moved(sample, own_device(params))
-    left_out = min(sizes.n_left_out, math.ceil(JUDGES * sample.n_rows))
+    left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
     wish = wish_of(params)
     park = park_of(params, wish, sizes, rows.n_rows, seed)
     deciding = sample.rows(slice(0, sample.n_rows - left_out))

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from parkrr.data import (
     BLOCK_BYTES,
-    Columns,
     Number,
     ParquetTable,
-    block_rows,
+    TableEncoder,
     fingerprint,
     open_folder,
+    rows_per_block,
     write_parquet,
 )
 from parkrr.errors import ParameterError
@@ -56,7 +56,7 @@ class FilePredictor:
     """
 
     answering: Predictor
-    columns: Columns
+    columns: TableEncoder
     keys: tuple[str, ...]
     answers: tuple[str, ...]
     coverage: float
@@ -64,13 +64,13 @@ class FilePredictor:
 
     def __call__(self, part: Part) -> int:
         """Write one file; how many rows it has."""
-        with open_folder(self.folder).publishing(part.name) as file:
+        with open_folder(self.folder).atomic_write(part.name) as file:
             return write_parquet(file, self.blocks(part.table))
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:
         """Keys and answers of all rows, a block at a time."""
         names = list(dict.fromkeys([*self.columns.names, *self.keys]))
-        for block in table.blocks(block_rows(self.columns.width, BLOCK_BYTES), names):
+        for block in table.blocks(rows_per_block(self.columns.width, BLOCK_BYTES), names):
             X = torch.from_numpy(self.columns.encode(block))
             found = block.select(self.keys)
             for name in self.answers:
@@ -165,11 +165,11 @@ def check_columns(predicting: FilePredictor, table: ParquetTable) -> None:
         raise ParameterError(f"keys must not hold {name!r}, which is a column of answers")
 
 
-def numbers_only(table: ParquetTable, n_features: int) -> Columns:
+def numbers_only(table: ParquetTable, n_features: int) -> TableEncoder:
     """The columns of a table for a model that was fitted to an array."""
     if len(table.features) != n_features:
         raise ParameterError(
             f"source must have the {n_features} features of fit in their order, but has "
             f"{list(table.features)}; name them in scan_parquet(features=...)"
         )
-    return Columns(tuple(Number(name, float("nan"), False) for name in table.features))
+    return TableEncoder(tuple(Number(name, float("nan"), False) for name in table.features))

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from parkrr.data import JUDGES, ArraySource, Block, RowTable, grouped, joined
+from parkrr.data import (
+    VALIDATION_SHARE,
+    ArraySource,
+    Block,
+    EncodedTable,
+    group_by_cell,
+    join_blocks,
+)
 from parkrr.errors import ParameterError
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.unfitted_model import UnfittedModel, finished
@@ -37,7 +44,7 @@ class SortTask:
     """A slice of the table."""
 
     name: str
-    rows: RowTable
+    rows: EncodedTable
 
 
 def sort_slice(skeleton: UnfittedModel, ledger: Checkpoint, task: SortTask) -> dict[str, Any]:
@@ -45,9 +52,9 @@ def sort_slice(skeleton: UnfittedModel, ledger: Checkpoint, task: SortTask) -> d
     skeleton = skeleton.placed()
     model = skeleton.model
     with torch_threads(1):
-        block = joined([skeleton.mapped(block) for block in task.rows.blocks()])
+        block = join_blocks([skeleton.mapped(block) for block in task.rows.blocks()])
         cell_of = assign(model.kernel, block.X, model.centroids)
-    order, counts = grouped(cell_of, len(model.centroids))
+    order, counts = group_by_cell(cell_of, len(model.centroids))
     w = block.Y.new_ones(len(order)) if block.w is None else block.w
     table = torch.cat([block.X, block.Y.to(block.X), w[:, None].to(block.X)], 1)[order]
     weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(table[:, -1], counts)]
@@ -153,7 +160,7 @@ class SortedPass:
 
     skeleton: UnfittedModel
     park: FitSettings
-    rows: RowTable
+    rows: EncodedTable
     ledger: Checkpoint
     n_slices: int
     room: float
@@ -217,7 +224,7 @@ class SortedPass:
         """Every cell, the largest first, each on as many threads as if all were to be fitted."""
         total = sum(cell.total_weight for cell in cells)
         n = sum(cell.n_rows for cell in cells)
-        share = min(JUDGES, self.n_left_out / n)
+        share = min(VALIDATION_SHARE, self.n_left_out / n)
         left_out = [math.ceil(share * cell.n_rows) for cell in cells]
         tasks = self.park.tasks(cells, total, self.park.seed, left_out)
         known = self.ledger.known(cell_name(task.q) for task in tasks)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import Block, RowTable, cuts, grouped
+from parkrr.data import Block, EncodedTable, cut_evenly, group_by_cell
 from parkrr.errors import CellError, ParameterError
 from parkrr.kernels import Kernel
 from parkrr.out_of_core.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ class SliceTask:
     """A slice of the table, and which cells to add up."""
 
     name: str
-    rows: RowTable
+    rows: EncodedTable
     first: int
     last: int  # exclusive
 
@@ -113,7 +113,7 @@ def sorted_rows(
     X, Y, w = skeleton.mapped(block)
     model = skeleton.model
     cell_of = assign(model.kernel, X, model.centroids)
-    order, counts = grouped(cell_of, len(model.centroids))
+    order, counts = group_by_cell(cell_of, len(model.centroids))
     start = sum(counts[:first])
     order = order[start : start + sum(counts[first:last])]
     counts = [count if first <= q < last else 0 for q, count in enumerate(counts)]
@@ -224,7 +224,7 @@ class StatisticsPass:
 
     skeleton: UnfittedModel
     park: FitSettings
-    rows: RowTable
+    rows: EncodedTable
     ledger: Checkpoint
     n_slices: int
     n_groups: int
@@ -242,12 +242,12 @@ class StatisticsPass:
                 continue
         raise ParameterError(
             f"checkpoint must be a folder that all workers see and keep, but results vanished from "
-            f"{self.ledger.place.called('')!r} {TRIES} times"
+            f"{self.ledger.place.display_name('')!r} {TRIES} times"
         )
 
     def groups(self) -> list[tuple[int, int]]:
         """Which cells each pass is for: runs of about the same statistics."""
-        return cuts(self.lengths(), self.n_groups)
+        return cut_evenly(self.lengths(), self.n_groups)
 
     def lengths(self) -> list[int]:
         return lengths_of(self.skeleton.sizes, len(self.skeleton.model.intercept))
@@ -275,7 +275,7 @@ class StatisticsPass:
         for g, (first, last) in enumerate(self.groups()):
             names = tuple(f"statistics-{g}-{k:05d}" for k in range(slices))
             own = lengths[first:last]
-            for a, b in cuts(own, math.ceil(8 * sum(own) / RUN_BYTES)):
+            for a, b in cut_evenly(own, math.ceil(8 * sum(own) / RUN_BYTES)):
                 name = f"cells-{first + a:06d}"
                 tasks.append(RunTask(name, first + a, first + b, names, sum(own[:a])))
         return tasks

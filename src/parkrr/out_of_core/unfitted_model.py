@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 
-from parkrr.data import ArraySource, Block, RowTable, grouped
+from parkrr.data import ArraySource, Block, EncodedTable, group_by_cell
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.park import FitSettings, Model, as_map, check_kernel_range, with_target_scaled
 from parkrr.runtime import moved, progress
@@ -89,7 +89,7 @@ def skeleton(park: FitSettings, sample: ArraySource, n_left_out: int) -> Unfitte
     scaled = coarse and replace(coarse, weights=coarse.weights * scale)
     model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
     rows = rows.rows(slice(rows.n_rows - n_left_out, None))
-    order, counts = grouped(model.cell_of(rows.X), len(centroids))
+    order, counts = group_by_cell(model.cell_of(rows.X), len(centroids))
     return UnfittedModel(model, scale, weight, rows.block(order), counts)
 
 
@@ -100,7 +100,7 @@ class TableTask(Protocol):
     def name(self) -> str: ...
 
     @property
-    def rows(self) -> RowTable: ...
+    def rows(self) -> EncodedTable: ...
 
 
 Slice = TypeVar("Slice", bound=TableTask)

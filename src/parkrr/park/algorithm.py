@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import FEW_ROWS, ArraySource, CellRows, draw, judges
+from parkrr.data import FEW_ROWS, ArraySource, CellRows, draw_indices, select_validation_rows
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap, Kernel, Radial, center_features, standardize_features
 from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
@@ -106,14 +106,14 @@ class FitSettings:
         """
         start = time.perf_counter()
         seeds = np.random.SeedSequence(self.seed).generate_state(4).tolist()
-        judging = judges(rows, self.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
+        judging = select_validation_rows(rows, self.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
         rows, intercept, scale = with_target_scaled(rows, self.fit_intercept, self.dtype)
         metric = as_map(self.metric, self.kernel, rows, seeds[0])
         rows = rows.map(partial(metric, dtype=self.dtype))
         check_kernel_range(self.kernel, rows, self.dtype)
         coarse, rows = self.fit_coarse(rows, judging, seeds[3])
         centroids = self.place(rows, seeds[1])  # (Q, e)
-        centroids, cells = self.divide(rows.with_last(judging), centroids)  # Q sources
+        centroids, cells = self.divide(rows.move_last(judging), centroids)  # Q sources
         placed = time.perf_counter()
 
         left_out = [int(judging[cell.index].sum()) for cell in cells]
@@ -241,7 +241,7 @@ def coarse_model(
 ) -> CoarseModel:
     """The Nystrom estimator of least cross-validation score on a sample of the rows."""
     sample = rows.sample(COARSE_ROWS * n_centers, seed)
-    drawn = draw(sample.n_rows, n_centers, seed)
+    drawn = draw_indices(sample.n_rows, n_centers, seed)
     Z = sample.X[drawn]  # (m, e)
     smallest = float(COARSE_PENALTIES[0]) * sample.total_weight
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))

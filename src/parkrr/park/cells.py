@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, Block, CellRows, draw
+from parkrr.data import ArraySource, Block, CellRows, draw_indices
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.kernels import Kernel
 from parkrr.solvers import LocalFit, LocalProblem, Solver, zero_fit
@@ -133,7 +133,7 @@ def fit_loaded_cell(task: CellTask) -> CellResult:
 def solved(task: CellTask, cell: ArraySource) -> tuple[LocalFit, Tensor]:
     """The local estimator, and its centres (m_q, d), which rows left out are not if others do."""
     others = cell.n_rows - task.n_left_out
-    drawn = draw(others if task.m_q <= others else cell.n_rows, task.m_q, task.seed)
+    drawn = draw_indices(others if task.m_q <= others else cell.n_rows, task.m_q, task.seed)
     drawn = drawn.to(cell.X.device)
     centers = cell.X[drawn]  # (m_q, d)
     if float(task.kernel.diag(centers).max()) == 0:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from parkrr.data import joined
+from parkrr.data import join_blocks
 from parkrr.park.cells import CellResult
 from parkrr.park.model import Model
 
@@ -61,7 +61,7 @@ def join_left_out(model: Model, fitted: Sequence[CellResult], scale: float) -> L
     """The rows that cells left out, with targets as the user knows them."""
     blocks = [found.rows for found in fitted if found.rows is not None]
     changes = [found.change for found in fitted if found.change is not None]
-    X, Y, w = joined(blocks).block(slice(None))
+    X, Y, w = join_blocks(blocks).block(slice(None))
     sizes = [0 if found.rows is None else len(found.rows.X) for found in fitted]
     cell = torch.repeat_interleave(torch.tensor(sizes, device=X.device))
     Y = Y.double() * scale + model.intercept

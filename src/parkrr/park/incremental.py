@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from parkrr.data import Block, grouped
+from parkrr.data import Block, group_by_cell
 from parkrr.errors import CellError, ParameterError
 from parkrr.park.cells import CellReport
 from parkrr.park.model import Model
@@ -72,7 +72,7 @@ def added(
     What a cell knew before counts `decay` when new rows reach it.
     """
     X, R = seen(model, block)
-    order, counts = grouped(model.cell_of(X), len(model.centers))
+    order, counts = group_by_cell(model.cell_of(X), len(model.centers))
     w = block.Y.new_ones(len(X), dtype=torch.float64) if block.w is None else block.w.double()
     w = (w / sums.unit).to(R.device)
     grams, rows, weight = list(sums.grams), sums.rows.clone(), sums.weight.clone()

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import grouped
+from parkrr.data import group_by_cell
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
 from parkrr.partition import HARD, Blend
@@ -132,7 +132,7 @@ class Model:
         if len(X) == 1:
             return self.at_one(X)
         answers = self.blend.cell_shares(self.centroid_distances, X)
-        order, counts = grouped(answers.cell, len(self.centroids))
+        order, counts = group_by_cell(answers.cell, len(self.centroids))
         row, cell_of = answers.row[order], answers.cell[order]
         values = X.new_empty(len(row), len(self.intercept))
         for q, at, K in self.kernel_values(X.index_select(0, row), cell_of, counts):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, draw
+from parkrr.data import ArraySource, draw_indices
 from parkrr.kernels import Kernel
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
@@ -55,7 +55,7 @@ def select_rpcholesky(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0
 
 def select_uniform(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) -> Tensor:
     """Rows drawn uniformly without replacement (the paper's ParK-Uni)."""
-    return draw(len(X), min(n_centroids, len(X)), seed)
+    return draw_indices(len(X), min(n_centroids, len(X)), seed)
 
 
 def pivots(kernel: Kernel, X: Tensor, count: int, pick: Callable[[Tensor], int]) -> Tensor:
@@ -91,7 +91,7 @@ def choose_centroids(
 ) -> Tensor:
     """Q rows of X (n, d) by the named rule, among n_candidates of them, shape (Q, d)."""
     if n_candidates < len(X):
-        X = X[draw(len(X), n_candidates, seed)]
+        X = X[draw_indices(len(X), n_candidates, seed)]
     return X[CENTROIDS[rule](kernel, X, n_cells, seed)]
 
 
@@ -144,7 +144,7 @@ def balance_cells(
 
 def split_cell(kernel: Kernel, X: Tensor, rule: str, n_parts: int, seed: int) -> Tensor:
     """Centroids that divide the rows X (n, d) of one cell; none if all rows are the same."""
-    rows = X[draw(len(X), min(len(X), SPLIT_ROWS), seed)]
+    rows = X[draw_indices(len(X), min(len(X), SPLIT_ROWS), seed)]
     chosen: Tensor = torch.unique(rows[CENTROIDS[rule](kernel, rows, n_parts, seed)], dim=0)
     return chosen if len(chosen) > 1 else chosen[:0]
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import Columns, from_plain, placed
+from parkrr.data import TableEncoder, locate_file
 from parkrr.errors import ModelFileError, check_one_of
 from parkrr.kernels import FeatureMap, Kernel
 from parkrr.park import (
@@ -58,7 +58,7 @@ class SavableEstimator(Protocol):
     """
 
     model_: Model
-    columns_: Columns | None
+    columns_: TableEncoder | None
     one_output_: bool
     chosen_: Chosen
     report_: list[CellReport]
@@ -91,7 +91,7 @@ def save_estimator(
     facts, tensors = encode_estimator(estimator, kind._kind, known)  # type: ignore[attr-defined]
     with model_file_errors(CANNOT_HOLD):
         check_estimator(facts, tensors, model, known)
-    folder, name = placed(path)
+    folder, name = locate_file(path)
     folder.put(name, lambda file: write_model(file, model, facts, tensors, dtype))
     return loss
 
@@ -102,7 +102,7 @@ def load_estimator(path: str | Path, kinds: Mapping[str, type[E]]) -> E:
     Nothing in the file is run. Centres and weights stay in the file and are mapped, also if the
     file is a local copy that is removed afterwards.
     """
-    folder, name = placed(path)
+    folder, name = locate_file(path)
     with folder.local(name) as file:
         saved = read_model(file, shared=True)
         kind = saved.facts.get("estimator")
@@ -165,7 +165,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
     report = [CellReport(**decode_numbers(cell)) for cell in facts["report_"]]
     attributes = {
         "model_": model,
-        "columns_": None if facts["columns"] is None else from_plain(facts["columns"]),
+        "columns_": None if facts["columns"] is None else TableEncoder.from_plain(facts["columns"]),
         "validation_rows_": rows_from_tensors(more, classes),
         "n_features_in_": facts["n_features_in_"],
         "seconds_": facts["seconds_"],

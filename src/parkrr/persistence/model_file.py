@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import draw, publishing
+from parkrr.data import atomic_write, draw_indices
 from parkrr.errors import ModelFileError, ParameterError
 from parkrr.kernels import KERNELS, FeatureMap, Kernel
 from parkrr.park import CoarseModel, Model
@@ -75,7 +75,7 @@ def write_model(
     with model_file_errors(CANNOT_HOLD):
         check_model(tensors, about)
     tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
-    with publishing(path) as temporary:
+    with atomic_write(path) as temporary:
         write_tensors(temporary, tensors, about)
 
 
@@ -168,7 +168,7 @@ def round_centers(model: Model, dtype: torch.dtype) -> tuple[Model, float]:
         )
     rounded = replace(model, centers=[Z.to(dtype).to(Z.dtype) for Z in model.centers])
     Z = torch.cat([Z.to(model.centroids.dtype) for Z in model.centers])  # (m, e)
-    Z = Z[draw(len(Z), min(len(Z), COMPARED_CENTERS), 0).to(Z.device)]
+    Z = Z[draw_indices(len(Z), min(len(Z), COMPARED_CENTERS), 0).to(Z.device)]
     before, after = model.at(Z), rounded.at(Z)  # (2000, t)
     spread = (before - before.mean(0)).square().mean().sqrt()
     return rounded, float((after - before).square().mean().sqrt() / spread.clamp_min(1e-300))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from parkrr.data import Columns, publishing
+from parkrr.data import TableEncoder, atomic_write
 from parkrr.errors import ParameterError
 from parkrr.kernels import KERNELS
 from parkrr.park import Cell, Model
@@ -42,7 +42,7 @@ ROUTED_NUMBERS = 2**22  # distances to centroids at a time, 32 MB
 class ExportedModel(Protocol):
     """What is asked of a fitted estimator."""
 
-    columns_: Columns | None
+    columns_: TableEncoder | None
     n_features_in_: int
 
     def _predictor(self) -> Predictor: ...
@@ -76,7 +76,7 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
     names = getattr(model, "feature_names_in_", None)
     facts = {"features": None if names is None else list(names)}
     outputs = answers(answering, F)
-    with publishing(Path(path)) as temporary:
+    with atomic_write(Path(path)) as temporary:
         graph.write(temporary, {X: ["n", d]}, outputs, {"parkrr": json.dumps(facts)})
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import Columns, Number
+from parkrr.data import Number, TableEncoder
 from parkrr.errors import ParameterError
 from parkrr.kernels import (
     FeatureMap,
@@ -41,7 +41,7 @@ def array(tensor: Tensor, dtype: torch.dtype = torch.float64) -> Array:
     return found
 
 
-def without_gaps(X: Value, columns: Columns) -> Value:
+def without_gaps(X: Value, columns: TableEncoder) -> Value:
     """Columns of numbers (n, c), gaps filled and flagged, (n, d): Columns.encode."""
     others = [column.name for column in columns.columns if not isinstance(column, Number)]
     if others:

@@ -17,7 +17,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from parkrr.data import TURNS, Category, DateTime, Number, from_plain
+from parkrr.data import PERIODS, Category, DateTime, Number, TableEncoder
 from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
@@ -78,10 +78,10 @@ PARAMS: dict[str, Any] = {
     "pairs": list[tuple[SCALAR, SCALAR]],
     "metric": Any,
 }
-PERIODS = {tuple[str, ...]: list[Literal[tuple(TURNS)]]}  # type: ignore[misc]
+TURNS = {tuple[str, ...]: list[Literal[tuple(PERIODS)]]}  # type: ignore[misc]
 COLUMN: Any = (
     define_like(Number, {}, tag_field="kind", tag="Number")
-    | define_like(DateTime, PERIODS, tag_field="kind", tag="Moment")
+    | define_like(DateTime, TURNS, tag_field="kind", tag="Moment")
     | define_like(Category, {}, tag_field="kind", tag="Category")
 )
 REPORT: Any = define_like(
@@ -320,7 +320,7 @@ def check_features(facts: Facts, d: int) -> None:
     if facts["columns"] is None:
         require(n == d, f"n_features_in_ must be {d}, got {n}")
         return
-    columns = from_plain(facts["columns"])
+    columns = TableEncoder.from_plain(facts["columns"])
     for column in columns.columns:
         empty = isinstance(column, DateTime) and not column.width
         require(not empty, "columns of dates must become at least one number")

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from parkrr.data import FEW_ROWS, JUDGES
+from parkrr.data import FEW_ROWS, VALIDATION_SHARE
 from parkrr.park import COARSE_ROWS, LEFT_OUT_VALUES
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
@@ -145,7 +145,11 @@ class FitSize:
     def left_out(self) -> float:
         """Rows that are each left out."""
         m_q = self.share * self.rows
-        each = min(JUDGES * self.rows, LEFT_OUT_VALUES / m_q) if self.n >= FEW_ROWS else self.rows
+        each = (
+            min(VALIDATION_SHARE * self.rows, LEFT_OUT_VALUES / m_q)
+            if self.n >= FEW_ROWS
+            else self.rows
+        )
         return each * self.n_cells
 
 
@@ -173,7 +177,7 @@ def vote_seconds(shape: FitSize, pace: MachineSpeed, before: float) -> float:
     """Descents, which end when patience does, and votes."""
     if shape.n < FEW_ROWS and not shape.learns:
         return 0.0
-    rows = min(VOTER_ROWS, shape.n) * (1 - JUDGES)
+    rows = min(VOTER_ROWS, shape.n) * (1 - VALIDATION_SHARE)
     voters = min(VOTERS, max(1.0, shape.n / VOTER_ROWS))
     solve = 1.25 * rows**2 * pace.value + pace.factor(rows)
     looks = (1 + shape.shapes) * len(WINDOW) + LAST_WALK * len(WINDOW) + (not shape.wide)

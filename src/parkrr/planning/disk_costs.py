@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from parkrr.data import BLOCK_BYTES, LOOKED_AT, LOOKED_SHARE
+from parkrr.data import BLOCK_BYTES, count_sampled_groups
 from parkrr.planning.costs import FitSize, choosing_bytes, coarse_seconds, seconds_of
 from parkrr.planning.disk_sizes import (
     GROUP_COPIES,
@@ -61,8 +61,7 @@ class DiskFitSize:
     @property
     def looked_at(self) -> float:
         """Share of the rows that are read to draw the sample."""
-        most = max(LOOKED_AT, LOOKED_SHARE * self.drawn * self.groups / self.n)
-        return min(1.0, most / self.groups)
+        return min(1.0, count_sampled_groups(self.drawn, self.groups, self.n) / self.groups)
 
     @property
     def statistics(self) -> float:

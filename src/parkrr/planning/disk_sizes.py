@@ -10,12 +10,12 @@ from typing import Any
 
 from parkrr.data import (
     BLOCK_BYTES,
+    EncodedTable,
     ParquetTable,
-    RowTable,
     Target,
-    learn_rows,
+    largest_width,
+    learn_encoded_table,
     learn_target,
-    width_guess,
 )
 from parkrr.errors import BudgetError, ParameterError, check_bool, check_bytes
 from parkrr.partition import PARTITION_ROWS_PER_CELL
@@ -170,18 +170,18 @@ def groups_of(plan: DiskPlan, statistics: int) -> int:
 def stays_on_disk(table: ParquetTable, params: dict[str, Any]) -> bool:
     """Whether rows are too many to load, or a checkpoint asks for tasks."""
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
-    width = width_guess(table.schema, table.features) + len(table.target)
+    width = largest_width(table.schema, table.features) + len(table.target)
     large = table.n_rows > LOADED_ROWS or table.n_rows * 8 * width * LOADED_COPIES > limit / 2
     return large or params["checkpoint"] is not None
 
 
-def learned(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> RowTable:
+def learned(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> EncodedTable:
     """The table with what its columns become."""
     if not table.target:
         raise ParameterError("target must name a column to fit; scan_parquet(..., target=...)")
     engine, shown = as_engine(params["engine"]), check_bool("progress", params["progress"])
     target = learn_target(table, classify, params.get("class_weight"), engine)
-    return learn_rows(table, target, LOOK_ROWS, seed, engine, shown)
+    return learn_encoded_table(table, target, LOOK_ROWS, seed, engine, shown)
 
 
 def n_outputs(target: Target) -> int:
@@ -191,7 +191,7 @@ def n_outputs(target: Target) -> int:
     return 1 if len(target.classes) == 2 else len(target.classes)
 
 
-def sizes_on_disk(rows: RowTable, params: dict[str, Any], engine: Engine) -> DiskPlan:
+def sizes_on_disk(rows: EncodedTable, params: dict[str, Any], engine: Engine) -> DiskPlan:
     """Cells, centres, tasks and passes for a table; on Ray the memory is that of each task."""
     return plan_disk(
         rows.n_rows,
@@ -200,5 +200,5 @@ def sizes_on_disk(rows: RowTable, params: dict[str, Any], engine: Engine) -> Dis
         **given_sizes(params),
         cores=1 if engine.remote else engine.cores,
         max_memory=check_bytes("max_memory", params["max_memory"]),
-        group_bytes=max(piece.n_bytes for piece in rows.table.pieces),
+        group_bytes=max(group.n_bytes for group in rows.table.row_groups),
     )

@@ -5,7 +5,7 @@ import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from parkrr.data import ArraySource, ParquetTable, RowTable, categories
+from parkrr.data import ArraySource, EncodedTable, ParquetTable, category_columns
 from parkrr.errors import check_bytes, check_positive_or
 from parkrr.planning.costs import EVEN, LIBRARIES_BYTES, FitSize, bytes_of, seconds_of
 from parkrr.planning.disk_costs import DiskFitSize, disk_bytes, disk_seconds, disk_written
@@ -224,7 +224,7 @@ def advised(plan: Plan, chooses: bool) -> Plan:
 
 def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed: int) -> Plan:
     """Of rows of files, of which one row group is read."""
-    first = replace(table, pieces=table.pieces[:1])
+    first = replace(table, row_groups=table.row_groups[:1])
     now, start = process_bytes(), time.perf_counter()
     seen = learned(first, {**params, "progress": False}, seed, classify)
     rows = seen.load(as_engine(params["engine"]).local)
@@ -236,13 +236,13 @@ def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed
     own = left_of(params, now + loaded)
     shape = seen_shape(own, rows, table.n_rows)
     seconds = seconds_of(shape, measured_pace(d, t, shape.cores))
-    read = float(sum(piece.n_bytes for piece in table.pieces))
+    read = float(sum(group.n_bytes for group in table.row_groups))
     seconds["partition"] += table.n_rows * row_seconds
     return planned_in_memory(params, shape, len(table.features), seconds, now, loaded, read)
 
 
 def planned_on_disk(
-    params: dict[str, Any], seen: RowTable, rows: ArraySource, row_seconds: float, now: float
+    params: dict[str, Any], seen: EncodedTable, rows: ArraySource, row_seconds: float, now: float
 ) -> Plan:
     """The plan of a fit whose rows stay on disk."""
     table, d, t = seen.table, rows.X.shape[1], n_outputs(seen.target)
@@ -253,11 +253,11 @@ def planned_on_disk(
         sizes=sizes,
         sample=sample,
         n=table.n_rows,
-        groups=len(table.pieces),
-        group_bytes=max(piece.n_bytes for piece in table.pieces),
-        bytes=float(sum(piece.n_bytes for piece in table.pieces)),
+        groups=len(table.row_groups),
+        group_bytes=max(group.n_bytes for group in table.row_groups),
+        bytes=float(sum(group.n_bytes for group in table.row_groups)),
         row_seconds=row_seconds,
-        counted=bool(categories(table.schema, table.features)),
+        counted=bool(category_columns(table.schema, table.features)),
     )
     pace = measured_pace(d, t, as_engine(params["engine"]).local.cores)
     cell_rows = table.n_rows / sizes.n_cells

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from parkrr.data import FEW_ROWS, ArraySource, draw
+from parkrr.data import FEW_ROWS, ArraySource, draw_indices
 from parkrr.errors import (
     ParameterError,
     check_bool,
@@ -136,7 +136,7 @@ def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> CellSp
 def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int) -> CellSpread:
     """How uneven the cells of one partition of X (n, d) are."""
     kernel = Gaussian(X.shape[1] ** 0.5)
-    C = X[draw(len(X), n_cells, seed)]
+    C = X[draw_indices(len(X), n_cells, seed)]
     if even:
         C = balance_cells(kernel, X, None, C, rule="uniform", lightest=1.0, seed=seed)
     counts = torch.bincount(assign(kernel, X, C), minlength=len(C)).double()

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from parkrr.data import draw
+from parkrr.data import draw_indices
 from parkrr.errors import ParameterError
 from parkrr.inspection import (
     Fitted,
@@ -132,7 +132,7 @@ def plot_partition(model: Fitted, X: Any = None, *, ax: "Axes | None" = None) ->
     """
     inner, plane = fitted(model).model_, leading_plane(model)
     Z = torch.cat(inner.centers) if X is None else inner.narrowed(model._rows(X))
-    Z = Z[draw(len(Z), POINTS, 0)].to(inner.centroids.dtype)
+    Z = Z[draw_indices(len(Z), POINTS, 0)].to(inner.centroids.dtype)
     cell_of, Q = inner.cell_of(Z).cpu().numpy(), len(inner.centroids)
     ax = new_axes(ax)
     x, y = plane.coordinates(inner, Z)
@@ -259,7 +259,7 @@ def plot_predictions(
     ax, n = new_axes(ax), len(seen.get("cell", ()))
     if not n:
         return said(ax, "No row was left out, so no error is known")
-    seen = {name: values[draw(n, POINTS, 0).numpy()] for name, values in seen.items()}
+    seen = {name: values[draw_indices(n, POINTS, 0).numpy()] for name, values in seen.items()}
     if hasattr(model, "classes_"):
         return reliability(seen, ax)
     one = {name: v[:, target] if v.ndim == 2 else v for name, v in seen.items()}

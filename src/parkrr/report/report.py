@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parkrr.data import publishing
+from parkrr.data import atomic_write
 from parkrr.inspection import (
     Fitted,
     balance,
@@ -92,7 +92,7 @@ def write_report(
     }
     title = f"{type(model).__name__} of {balance(model).rows:,} rows"
     body = tiles(model) + "".join(f"<h2>{k}</h2>\n{v}\n" for k, v in sections.items() if v)
-    with publishing(Path(path)) as temporary:
+    with atomic_write(Path(path)) as temporary:
         temporary.write_text(whole_page(title, body), encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parkrr.data import Category, Column, DateTime
+from parkrr.data import Category, ColumnEncoder, DateTime
 from parkrr.kernels import FeatureMap
 from parkrr.persistence import encode_kernel
 
@@ -94,7 +94,7 @@ def features(model: Estimator) -> list[Facts]:
     ]
 
 
-def kind_of(column: Column | None) -> str:
+def kind_of(column: ColumnEncoder | None) -> str:
     """What a column holds, in words."""
     if isinstance(column, Category):
         return f"{len(column.values):,} words"

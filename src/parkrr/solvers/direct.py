@@ -189,7 +189,7 @@ def penalty_path(problem: LocalProblem) -> PenaltyPath:
     factor = Factor(problem.K_mm(), jitter)
     H, right = whiten(factor, gram)
     h, V = torch.linalg.eigh(H)
-    basis, yy = factor.solve_t(V), float(cell.squares())
+    basis, yy = factor.solve_t(V), float(cell.squared_error())
     return PenaltyPath(problem, basis, h.clamp_min(0), V.T @ right, yy, cell.total_weight)
 
 

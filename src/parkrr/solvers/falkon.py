@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import FEW_ROWS, joined
+from parkrr.data import FEW_ROWS, join_blocks
 from parkrr.solvers.direct import Direct, solve_exactly
 from parkrr.solvers.factors import Preconditioner, join_rescues
 from parkrr.solvers.problem import (
@@ -135,7 +135,7 @@ class Falkon:
             if b - a == n:
                 changes.append(out.K @ fit.weights)  # a fit without rows predicts zero
                 continue
-            others = joined([cell.block(slice(0, a)), cell.block(slice(b, None))])
+            others = join_blocks([cell.block(slice(0, a)), cell.block(slice(b, None))])
             gradient = gradient_of(replace(problem, cell=others).shards(), B)
             R = out.Y - out.K @ fit.weights
             right = B.apply_t(out.K.T @ (R if out.w is None else R * out.w[:, None]))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, joined
+from parkrr.data import ArraySource, join_blocks
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import Coarse, CoarseModel, FitSettings, Model, coarse_model
 from parkrr.partition import HARD, Blend
@@ -78,7 +78,7 @@ class BlendTrial:
         """Mean squared error on the held-out rows."""
         predicted = model.predict(self.held_out.X, self.park.engine.cores)
         predicted = predicted.to(self.held_out.Y.device)
-        return float(self.held_out.squares(predicted)) / self.held_out.total_weight
+        return float(self.held_out.squared_error(predicted)) / self.held_out.total_weight
 
     def judge(self, coarse: CoarseModel | None, blend: bool, note: Note) -> tuple[float, Blend]:
         """The error with or without a coarse level, and the blend that gives it."""
@@ -145,7 +145,7 @@ def prepare(park: FitSettings, rows: ArraySource) -> BlendTrial:
             rest[index[order[:cut]]] = False
     n = (1 - HELD_OUT) * rows.total_weight
     others = replace(rows, index=rest.nonzero()[:, 0])
-    return BlendTrial(park, n, centroids[taken], kept, joined(judged_rows), others)
+    return BlendTrial(park, n, centroids[taken], kept, join_blocks(judged_rows), others)
 
 
 def around(park: FitSettings, centroids: Tensor) -> tuple[list[int], set[int]]:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, draw, judging_places
+from parkrr.data import ArraySource, draw_indices, validation_positions
 from parkrr.kernels import Kernel
 from parkrr.runtime import Engine
 from parkrr.solvers import (
@@ -72,7 +72,7 @@ class ComparisonCell:
         for ridge in ridges:
             L = cholesky_or_nan(add_to_diagonal(K_n, ridge if w is None else ridge / w))
             alpha = torch.cholesky_solve(Y, L)
-            errors.append(self.held_out.squares(K_v @ alpha).nan_to_num(math.inf))
+            errors.append(self.held_out.squared_error(K_v @ alpha).nan_to_num(math.inf))
         return torch.stack(errors)
 
 
@@ -103,20 +103,20 @@ class Roll:
     def voter(self, cell: ArraySource, center_share: float) -> ComparisonCell | None:
         """The cell as a voter, if there are some rows to fit and some to judge by."""
         assert cell.index is not None
-        at = cell.index[draw(cell.n_rows, MOST_ROWS, self.seed).to(cell.index.device)]
+        at = cell.index[draw_indices(cell.n_rows, MOST_ROWS, self.seed).to(cell.index.device)]
         cell, judges = replace(cell, index=at), self.held_out[at]
         if bool(judges.all()) or not bool(judges.any()):
             return None
         held_out, train = ArraySource(*cell.block(judges)), ArraySource(*cell.block(~judges))
         m = max(1, math.ceil(center_share * train.n_rows))
-        Z = train.X if m >= train.n_rows else train.X[draw(train.n_rows, m, m)]
+        Z = train.X if m >= train.n_rows else train.X[draw_indices(train.n_rows, m, m)]
         predicted = self.baseline(cell.X[at[judges]])
-        return ComparisonCell(train, held_out, Z, float(held_out.squares(predicted)))
+        return ComparisonCell(train, held_out, Z, float(held_out.squared_error(predicted)))
 
 
 def roll(rows: ArraySource, baseline: Callable[[Tensor], Tensor], seed: int, judging: int) -> Roll:
     """The judges among rows in canonical order, by a seed of their own."""
-    return Roll(judging_places(rows.n_rows, judging).to(rows.X.device), baseline, seed)
+    return Roll(validation_positions(rows.n_rows, judging).to(rows.X.device), baseline, seed)
 
 
 class Best(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from parkrr.data import FEW_ROWS, ArraySource, canonical, merged
+from parkrr.data import FEW_ROWS, ArraySource, canonical_order, merge_copies
 from parkrr.kernels import FeatureMap, Kernel, Radial, add_normal_scores
 from parkrr.park import METRIC_ROWS, FitSettings, as_map, with_target_scaled
 from parkrr.runtime import Tick
@@ -135,8 +135,8 @@ class TuningPipeline:
         diary, wish = TuningLog(tick=self.tick), self.wish
         seeds = np.random.SeedSequence([self.park.seed, 1]).generate_state(3).tolist()
         # Each of few rows is left out in turn: with all its copies, or it would predict itself.
-        rows = merged(rows) if rows.n_rows < FEW_ROWS else rows
-        rows = ArraySource(*rows.block(canonical(rows)))
+        rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
+        rows = ArraySource(*rows.block(canonical_order(rows)))
         rows, _, _ = with_target_scaled(rows, self.park.fit_intercept, self.park.dtype)
         best, dtype = self.best(rows, seeds, diary)
         park = replace(

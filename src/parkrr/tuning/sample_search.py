@@ -113,7 +113,7 @@ class SampleSearch:
         if held_out is None:
             errors, spread = leave_one_out_errors(kernel, train, self.penalties), path.yy
         else:
-            errors, spread = path.errors(held_out, self.penalties), float(held_out.squares())
+            errors, spread = path.errors(held_out, self.penalties), float(held_out.squared_error())
         at = int(errors.argmin())
         return Judgement(float(errors[at]) / max(spread, 1e-300), float(self.penalties[at]), path)
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import class_numbers, draw
+from parkrr.data import class_indices, draw_indices
 from parkrr.park import CellReport, LeaveOneOutRows, Model
 from parkrr.uncertainty.calibration import Calibration
 from parkrr.uncertainty.intervals import Intervals
@@ -24,7 +24,7 @@ def regression_rows(
     model: Model, left_out: LeaveOneOutRows, predicted: Tensor, intervals: Intervals, seed: int
 ) -> DiagnosticRows:
     """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows."""
-    kept = draw(len(predicted), ROWS, seed).sort().values.to(predicted.device)
+    kept = draw_indices(len(predicted), ROWS, seed).sort().values.to(predicted.device)
     mean = predicted[kept]
     columns = {"cell": left_out.cell[kept], "truth": left_out.Y[kept], "predicted": mean}
     if intervals.largest_coverage >= COVERAGE:
@@ -42,9 +42,9 @@ def classification_rows(
     seed: int,
 ) -> DiagnosticRows:
     """Cell, label, predicted label and its probability ("confidence") of some rows."""
-    kept = draw(len(predicted), ROWS, seed).sort().values.to(predicted.device)
+    kept = draw_indices(len(predicted), ROWS, seed).sort().values.to(predicted.device)
     P = calibration.probabilities(predicted[kept].cpu().numpy())  # (h, k)
-    truth = class_numbers(left_out.Y[kept].cpu().numpy(), len(classes))
+    truth = class_indices(left_out.Y[kept].cpu().numpy(), len(classes))
     return {
         "cell": left_out.cell[kept].cpu().numpy(),
         "truth": classes[truth],

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import ArraySource, grouped
+from parkrr.data import ArraySource, group_by_cell
 from parkrr.kernels import Kernel
 from parkrr.park import CoarseModel, LeaveOneOutRows, Model, coarse_model
 from parkrr.runtime import mapped_on_threads
@@ -325,7 +325,7 @@ def map_cells(
     n_threads: int = 1,
 ) -> Tensor:
     """function(q, rows) of the mapped rows X (n, e) of each cell, in the order of X, (n,)."""
-    order, counts = grouped(cell_of, len(model.centroids))
+    order, counts = group_by_cell(cell_of, len(model.centroids))
     out = torch.empty(len(X), dtype=torch.float64, device=X.device)
 
     def fill(task: tuple[int, Tensor]) -> None:

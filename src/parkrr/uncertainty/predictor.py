@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import decoded
+from parkrr.data import decode_classes
 from parkrr.errors import ParameterError
 from parkrr.park import Model
 from parkrr.uncertainty.calibration import Calibration
@@ -55,7 +55,7 @@ class Predictor:
         """Values of a regression, labels of a classification."""
         if self.classes is None:
             return self.flatten(self.outputs(X, n_threads))
-        return decoded(self.decide(X, n_threads), self.classes)
+        return decode_classes(self.decide(X, n_threads), self.classes)
 
     def decide(self, X: Tensor, n_threads: int = 1) -> Array:
         """Scores (n, t) whose sign, or largest entry, is the class."""
