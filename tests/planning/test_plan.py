@@ -14,16 +14,21 @@ from parkrr import ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.errors import BudgetError, ParameterError
 from parkrr.kernels import Matern
 from parkrr.park import FitSettings
-from parkrr.planning.costs import CellSpread, FitSize, bytes_of, seconds_of
-from parkrr.planning.machine_speed import MachineSpeed, measured_pace
-from parkrr.planning.sizes import choose_sizes, fitting_seconds
+from parkrr.planning.machine_speed import MachineSpeed, measure_speed
+from parkrr.planning.sizes import (
+    CellSpread,
+    FitSize,
+    choose_sizes,
+    estimate_bytes,
+    estimate_seconds,
+)
 from parkrr.runtime.formatting import told_bytes
 from parkrr.runtime.memory import process_bytes
 from parkrr.solvers.factors import cholesky_in_place
 from parkrr.solvers.problem import kernel_of_rows
 from plain import PLAIN, plain
 
-STEADY = MachineSpeed(*[1e-3] * 3, *[1e-9] * 4, 1e-10, 1e-5)
+STEADY = MachineSpeed(*[1e-3] * 2, *[1e-9] * 4, 1e-10, 1e-5)
 
 
 def shape(n=200_000, **changes):
@@ -34,14 +39,14 @@ def shape(n=200_000, **changes):
         "n_cells": 100,
         "n_centers": n,
         "spread": CellSpread(2.0, 6.0, 1.3, 2.0),
-        "wide": False,
+        "float64": False,
         "cores": 2,
         "families": 3,
         "learns": True,
         "chooses": True,
         "tries": True,
         "keeps": False,
-        "patience": 40.0,
+        "tuning_seconds": 40.0,
     }
     return FitSize(**{**settled, **changes})
 
@@ -52,39 +57,37 @@ def rows(n=1000, d=3):
 
 
 @pytest.mark.parametrize("seconds", [20.0, 200.0])
-def test_sizes_keep_the_time_budget_by_the_cost_model(seconds, monkeypatch):
-    monkeypatch.setattr("parkrr.planning.sizes.measured_pace", lambda *_: STEADY)
-    sizes = choose_sizes(shape(), None, None, seconds, None)
-    found = shape(n_cells=sizes.n_cells, n_centers=sizes.n_centers)
-    assert fitting_seconds(found) <= seconds / 2
+def test_sizes_keep_the_time_budget_by_the_cost_model(seconds):
+    size = choose_sizes(shape(), None, None, seconds, None, speed=STEADY)
+    steps = estimate_seconds(size, STEADY)
+    fitting = steps["blend trial"] + steps["partition"] + steps["cells"] + steps["uncertainty"]
+    assert fitting <= seconds / 2
 
 
-def test_a_larger_budget_gives_larger_cells(monkeypatch):
-    monkeypatch.setattr("parkrr.planning.sizes.measured_pace", lambda *_: STEADY)
-    few, many = (choose_sizes(shape(), None, None, s, None).n_cells for s in (400.0, 40.0))
-    assert few < many
+def test_a_larger_budget_gives_larger_cells():
+    few = choose_sizes(shape(), None, None, 400.0, None, speed=STEADY)
+    many = choose_sizes(shape(), None, None, 40.0, None, speed=STEADY)
+    assert few.n_cells < many.n_cells
 
 
 @pytest.mark.parametrize("limit", [7e8, 1e9, 3e9])
 def test_sizes_keep_the_memory_by_the_cost_model(limit):
-    sizes = choose_sizes(shape(14_000), None, None, None, limit)
-    found = shape(14_000, n_cells=sizes.n_cells, n_centers=sizes.n_centers)
-    assert bytes_of(found) <= limit
+    assert estimate_bytes(choose_sizes(shape(14_000), None, None, None, limit)) <= limit
 
 
 def test_more_rows_in_a_cell_take_longer_and_more_memory():
     small, large = shape(n_cells=100), shape(n_cells=20)
-    assert seconds_of(large, STEADY)["cells"] > seconds_of(small, STEADY)["cells"]
-    assert bytes_of(large) > bytes_of(small)
+    assert estimate_seconds(large, STEADY)["cells"] > estimate_seconds(small, STEADY)["cells"]
+    assert estimate_bytes(large) > estimate_bytes(small)
 
 
 def test_a_fit_with_nothing_to_choose_has_no_steps_of_choosing():
     settled = shape(chooses=False, tries=False, learns=False, families=0)
-    assert list(seconds_of(settled, STEADY)) == ["partition", "cells", "uncertainty"]
+    assert list(estimate_seconds(settled, STEADY)) == ["partition", "cells", "uncertainty"]
 
 
 def test_every_piece_of_work_takes_some_time():
-    assert min(vars(measured_pace(3, 1, 2)).values()) > 0
+    assert min(vars(measure_speed(3, 1, 2)).values()) > 0
 
 
 def test_the_steps_of_a_plan_are_those_of_the_fit():
@@ -180,7 +183,7 @@ def test_a_budget_is_a_parameter():
 
 
 def test_a_fit_larger_than_what_is_free_warns(monkeypatch):
-    monkeypatch.setattr("parkrr.planning.plan.free_bytes", lambda: 1e6)
+    monkeypatch.setattr("parkrr.planning.settings.free_bytes", lambda: 1e6)
     with pytest.warns(ResourceWarning, match="set max_memory"):
         plain().fit(*rows())
 

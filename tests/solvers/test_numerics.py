@@ -96,14 +96,6 @@ def test_the_tolerance_does_not_depend_on_the_scale_of_the_target():
     assert len(set(steps)) == 1
 
 
-def test_an_automatic_number_of_centres_is_bounded_in_a_cell(monkeypatch):
-    monkeypatch.setattr("parkrr.planning.sizes.ONE_CELL", 100)
-    monkeypatch.setattr("parkrr.planning.sizes.LARGE_CELL_CENTERS", 40)
-    X = rows_of(300).numpy()
-    [cell] = plain(n_cells=1).fit(X, X[:, 0]).report_
-    assert cell.centers == 40
-
-
 def test_there_are_as_many_cells_as_asked_even_above_the_number_of_candidates():
     X = rows_of(2000).numpy()
     model = plain(n_cells=50, n_candidates=10, balance=False, random_state=0)

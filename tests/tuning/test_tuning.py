@@ -8,7 +8,7 @@ from parkrr import ParKClassifier, ParKRegressor
 from parkrr.data.rows import ArraySource, canonical_order, merge_copies, select_validation_rows
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Matern, gradient_products
-from parkrr.tuning.sample_search import median_distance, walk
+from parkrr.tuning.sample_search import median_distance, search_lengthscale
 from plain import plain
 
 AUTO = {"random_state": 0}
@@ -155,7 +155,9 @@ def test_gradient_products_are_those_of_autograd():
 
 @pytest.mark.parametrize("start", [1e-3, 1.0, 500.0])
 def test_the_walk_ends_at_the_least_error(start):
-    found = walk(lambda x: 1 + np.log(x / 7) ** 2, start, (4.0, 2.0, 2**0.5), (1e-9, 1e9))
+    found = search_lengthscale(
+        lambda x: 1 + np.log(x / 7) ** 2, start, (4.0, 2.0, 2**0.5), (1e-9, 1e9)
+    )
     assert 7 / 2**0.5 <= found <= 7 * 2**0.5
 
 

@@ -5,7 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,19 +52,18 @@ from parkrr.partition import Blend
 from parkrr.persistence import save_estimator
 from parkrr.planning import (
     Plan,
-    check_keeping,
-    checked_shape,
-    chosen_park,
-    learned,
-    left_of,
-    park_of,
-    patience,
+    build_settings,
+    check_keep_statistics,
+    check_size,
+    learn_table,
+    open_choices,
     plan_rows,
     plan_table,
     stays_on_disk,
-    wish_of,
+    subtract_memory,
+    tune_settings,
 )
-from parkrr.runtime import Engine, as_engine, check_device, give_back, moved, process_bytes
+from parkrr.runtime import Engine, as_engine, check_device, moved, process_bytes
 from parkrr.tuning import Chosen, TuningLog
 from parkrr.uncertainty import DiagnosticRows, Predictor, add_cell_errors
 
@@ -111,7 +110,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         solver: str = "auto",
         n_candidates: int | None = 5_000,
         balance: bool = True,
-        blend: Blend | int | str = "auto",
+        blend: Blend | Literal[1, "auto"] = "auto",
         coarse: Coarse | int | str = "auto",
         time_budget: float | str = "auto",
         max_memory: float | str | None = None,
@@ -644,14 +643,11 @@ def fit_rows(
     rows: ArraySource, params: dict[str, Any], seed: int, columns: TableEncoder | None = None
 ) -> FitOutcome:
     """Fit rows in memory."""
-    choices = wish_of(params)
     # Of few rows each is left out in turn: with all its copies, or it would predict itself.
     rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
-    sizes = checked_shape(params, rows)
-    settings = park_of(params, choices, sizes, rows.n_rows, seed)
-    settings, log = chosen_park(settings, choices, patience(params), rows)
-    if choices.anything:
-        give_back()  # memory that choosing took, before cells take theirs
+    choices = open_choices(params, rows.n_rows, rows.X.shape[1])
+    settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
+    settings, log = tune_settings(params, settings, choices, rows)
     result = settings.fit(rows)
     return FitOutcome(
         result=result,
@@ -678,16 +674,16 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
             columns=fit.rows.columns,
             classes=fit.rows.target.classes,
         )
-    rows = learned(table, params, seed, classify)
+    rows = learn_table(table, params, seed, classify)
     loaded = moved(rows.load(as_engine(params["engine"]).local), check_device(params["device"]))
-    outcome = fit_rows(loaded, left_of(params, process_bytes()), seed, rows.columns)
+    outcome = fit_rows(loaded, subtract_memory(params, process_bytes()), seed, rows.columns)
     return outcome._replace(classes=rows.target.classes)
 
 
 def keeps_statistics(keep_statistics: bool | str, report: list[CellReport], t: int) -> bool:
     """Whether a fit with t targets keeps statistics: by default those of small models."""
     n_bytes = 8 * sum(cell.centers * (cell.centers + t) for cell in report)
-    return check_keeping(keep_statistics) or (
+    return check_keep_statistics(keep_statistics) or (
         keep_statistics == "auto" and n_bytes <= SMALL_STATISTICS
     )
 

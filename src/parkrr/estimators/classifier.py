@@ -1,7 +1,7 @@
 """ParKClassifier: labels and their probabilities."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -201,7 +201,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         solver: str = "auto",
         n_candidates: int | None = 5_000,
         balance: bool = True,
-        blend: Blend | int | str = "auto",
+        blend: Blend | Literal[1, "auto"] = "auto",
         coarse: Coarse | int | str = "auto",
         time_budget: float | str = "auto",
         max_memory: float | str | None = None,

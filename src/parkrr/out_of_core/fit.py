@@ -37,13 +37,12 @@ from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.persistence import encode_kernel, read_model, write_model
 from parkrr.planning import (
     DiskPlan,
-    chosen_park,
-    groups_of,
-    learned,
-    park_of,
-    patience,
+    build_settings,
+    count_passes,
+    learn_table,
+    open_choices,
     sizes_on_disk,
-    wish_of,
+    tune_settings,
 )
 from parkrr.runtime import LocalEngine, as_engine, check_device, moved
 from parkrr.tuning import TuningLog
@@ -73,7 +72,7 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
     with ledger_of(params["checkpoint"], wanted) as folder:
 
         def make() -> PassSettings:
-            made = decide(learned(table, params, seed, classify), params, seed)
+            made = decide(learn_table(table, params, seed, classify), params, seed)
             folder.begin(wanted)  # not before everything has been checked
             return made
 
@@ -95,7 +94,7 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
 
 def check_possible(params: dict[str, Any]) -> None:
     """Refuse what could only fail later."""
-    for kernel in wish_of(params).families:
+    for kernel in open_choices(params, 1, 1).families:
         encode_kernel(kernel)
     check_device(own_device(params))
     engine = as_engine(params["engine"])
@@ -166,7 +165,8 @@ class PassSettings(NamedTuple):
         target = Target(table.target, *labels)
         rows = EncodedTable(table, TableEncoder.from_plain(facts["columns"]), target)
         sizes = DiskPlan(**facts["sizes"])
-        park = park_of(params, wish_of(params), sizes, rows.n_rows, facts["seed"])
+        choices = open_choices(params, rows.n_rows, rows.columns.width)
+        park = build_settings(params, choices, sizes, rows.n_rows, facts["seed"])
         level = Coarse(facts["coarse"], model.coarse.kernel) if model.coarse else None
         park = replace(
             park,
@@ -194,16 +194,16 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     sample, kept = rows.sample(drawn, seed, engine)
     sample = moved(sample, own_device(params))
     left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
-    wish = wish_of(params)
-    park = park_of(params, wish, sizes, rows.n_rows, seed)
     deciding = sample.rows(slice(0, sample.n_rows - left_out))
-    park, diary = chosen_park(park, wish, patience(params), deciding)
+    choices = open_choices(params, deciding.n_rows, deciding.X.shape[1])
+    park = build_settings(params, choices, sizes, rows.n_rows, seed)
+    park, diary = tune_settings(params, park, choices, deciding)
     built = skeleton(park, sample, left_out)
-    if wish.penalty:  # what stays the same as rows are added is lambda n
+    if choices.penalty:  # what stays the same as rows are added is lambda n
         park = replace(park, penalty=park.penalty * deciding.n_rows / (kept * rows.n_rows))
     park = replace(park, metric=built.model.metric)
     statistics = 8 * sum(lengths_of(built.sizes, sample.n_outputs))
-    sizes = replace(sizes, n_groups=groups_of(sizes, statistics))
+    sizes = replace(sizes, n_groups=count_passes(sizes, statistics))
     return PassSettings(rows, sizes, park, diary, built, sample.X[:KEPT_ROWS])
 
 

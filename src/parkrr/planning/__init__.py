@@ -3,17 +3,16 @@
 from parkrr.planning.disk_sizes import (
     SORT_COPIES,
     DiskPlan,
-    groups_of,
-    learned,
+    count_passes,
+    learn_table,
     sizes_on_disk,
     stays_on_disk,
 )
-from parkrr.planning.plan import Plan, checked_shape, left_of, plan_rows, plan_table
+from parkrr.planning.plan import Plan, plan_rows, plan_table, subtract_memory
 from parkrr.planning.settings import (
-    check_keeping,
-    chosen_park,
-    given_sizes,
-    park_of,
-    patience,
-    wish_of,
+    build_settings,
+    check_keep_statistics,
+    check_size,
+    open_choices,
+    tune_settings,
 )

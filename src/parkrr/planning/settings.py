@@ -1,5 +1,6 @@
-"""From an estimator's parameters to checked settings, and to what is left to choose."""
+"""From an estimator's parameters to checked settings and to the choices that are left open."""
 
+import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Protocol
@@ -21,7 +22,6 @@ from parkrr.errors import (
 from parkrr.kernels import (
     FeatureMap,
     Gaussian,
-    Kernel,
     Laplacian,
     Matern,
     Radial,
@@ -30,22 +30,21 @@ from parkrr.kernels import (
 )
 from parkrr.park import Coarse, FitSettings
 from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells
-from parkrr.planning.costs import EVEN, CellSpread, FitSize
-from parkrr.planning.sizes import choose_sizes
-from parkrr.runtime import as_engine, progress
+from parkrr.planning.sizes import EVEN, CellSpread, FitSize, choose_sizes, estimate_bytes
+from parkrr.runtime import as_engine, free_bytes, give_back, progress, told_bytes
 from parkrr.solvers import Falkon
-from parkrr.tuning import STEPS, OpenChoices, TuningLog, TuningPipeline
+from parkrr.tuning import N_STEPS, OpenChoices, TuningLog, tune
 
 METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
 SOLVERS = ("auto", "direct", "falkon")
 PRECISIONS = ("auto", "float32", "float64")
-# Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as
-# fast; where its error (1e-6 of the target) matters, a vote in float32 shows it.
+# Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as fast;
+# where its error (1e-6 of the target) matters, a comparison on cells in float32 shows it.
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
-SPREAD_ROWS, SPREAD_TRIES = 10_000, 4  # on which unevenness is measured, and how often
-AUTO_SECONDS = 40.0  # after which descents stop
+SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
+TUNING_SECONDS = 40.0  # after which metric descents stop
 
 
 class CellCounts(Protocol):
@@ -58,129 +57,85 @@ class CellCounts(Protocol):
     def n_centers(self) -> int: ...
 
 
-def wish_of(params: dict[str, Any]) -> OpenChoices:
-    """What these parameters leave to choose."""
-    kernel, metric = params["kernel"], as_metric(params["metric"])
-    free, radial = is_auto(kernel), isinstance(families(kernel)[0], Radial)
-    if metric == "auto" and not free:
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is left open."""
+    return isinstance(value, str) and value == "auto"
+
+
+def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
+    """What these parameters leave open for n rows of d features."""
+    kernel, metric = params["kernel"], params["metric"]
+    families = FAMILIES if is_auto(kernel) else (as_kernel(kernel),)
+    if not isinstance(metric, FeatureMap):
+        metric = check_one_of("metric", metric, METRICS)
+    if metric == "auto" and not is_auto(kernel):
         metric = "euclidean"  # a lengthscale has a unit
-    if metric == "learned" and not radial:
+    if metric == "learned" and not isinstance(families[0], Radial):
         raise ParameterError(
             f"metric='learned' needs a radial kernel, got kernel={kernel!r}; use 'standard', or "
             f"one of gaussian, laplacian, matern"
         )
+    enough_rows = n >= max(FEW_ROWS, 10 * d)
     return OpenChoices(
-        families=families(kernel),
-        lengthscale=free or metric == "learned",
+        families=families,
+        lengthscale=is_auto(kernel) or metric == "learned",
         penalty=is_auto(params["penalty"]),
         metric=metric,
+        learn_metric=metric == "learned" or (metric == "auto" and enough_rows),
         blend=is_auto(params["blend"]),
         coarse=is_auto(params["coarse"]),
         precision=is_auto(params["precision"]),
     )
 
 
-def patience(params: dict[str, Any]) -> float:
-    """Seconds after which choosing comes to an end: half of the budget."""
-    budget = check_positive_or("time_budget", params["time_budget"], "auto")
-    return AUTO_SECONDS if budget is None else budget / 2
-
-
-def shape_of(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread) -> FitSize:
-    """A fit of n rows in memory in numbers, with the sizes it will have.
-
-    Raises BudgetError if it cannot be small enough for max_memory.
-    """
-    wish = wish_of(params)
-    open_shape = FitSize(
-        n=n,
-        d=d,
-        t=t,
-        n_cells=1,
-        n_centers=n,
-        spread=spread,
-        wide=as_dtype(params["precision"], n) == torch.float64,
-        cores=as_engine(params["engine"]).local.cores,
-        families=len(wish.families) if wish.lengthscale else 0,
-        learns=wish.metric == "learned" or (wish.learns and n >= max(FEW_ROWS, 10 * d)),
-        chooses=wish.lengthscale or wish.penalty,
-        tries=wish.blend or wish.coarse,
-        keeps=check_keeping(params["keep_statistics"]),
-        patience=patience(params),
-        solver=check_one_of("solver", params["solver"], SOLVERS),
-    )
-    sizes = choose_sizes(
-        open_shape,
-        **given_sizes(params),
-        time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
-        max_memory=check_bytes("max_memory", params["max_memory"]),
-    )
-    return replace(open_shape, n_cells=sizes.n_cells, n_centers=sizes.n_centers)
-
-
-def spread_of(params: dict[str, Any], rows: ArraySource, n_cells: int) -> CellSpread:
-    """How uneven cells will be, from partitions of a sample in standard units.
-
-    Copies of one row, which no metric can tell apart, make cells that cannot be split.
-    """
-    if n_cells == 1:
-        return EVEN
-    sample = rows.sample(SPREAD_ROWS, 0)
-    X = standardize_features(sample.X)(sample.X, torch.float32)
-    n_cells = max(1, min(n_cells, len(X) // PARTITION_ROWS_PER_CELL))
-    cores, even = as_engine(params["engine"]).local.cores, check_bool("balance", params["balance"])
-    found = [partitioned(X, n_cells, even, cores, seed) for seed in range(SPREAD_TRIES)]
-    return CellSpread(*(sum(values) / len(values) for values in zip(*found, strict=True)))
-
-
-def partitioned(X: torch.Tensor, n_cells: int, even: bool, cores: int, seed: int) -> CellSpread:
-    """How uneven the cells of one partition of X (n, d) are."""
-    kernel = Gaussian(X.shape[1] ** 0.5)
-    C = X[draw_indices(len(X), n_cells, seed)]
-    if even:
-        C = balance_cells(kernel, X, None, C, rule="uniform", lightest=1.0, seed=seed)
-    counts = torch.bincount(assign(kernel, X, C), minlength=len(C)).double()
-    sizes = counts.sort(descending=True).values * n_cells / len(X)  # (about Q,)
-    at_once = float(sizes[:cores].square().sum())
-    moments = (float(sizes.pow(k).sum()) / n_cells for k in (2, 3))
-    return CellSpread(float(sizes[0]), at_once, *moments)
-
-
-def given_sizes(params: dict[str, Any]) -> dict[str, int | None]:
-    """Cells and centres the user asks for."""
-    names = ("n_cells", "n_centers")
-    return {name: check_integer_or(name, params[name], "auto") for name in names}
-
-
-def park_of(
-    params: dict[str, Any], wish: OpenChoices, sizes: CellCounts, n: int, seed: int
+def build_settings(
+    params: dict[str, Any], choices: OpenChoices, sizes: CellCounts, n: int, seed: int
 ) -> FitSettings:
-    """Algorithm 1 for n rows; what is to be chosen is a first guess."""
+    """Algorithm 1 for n rows; what is left open holds a value to start from."""
     return FitSettings(
-        kernel=families(params["kernel"])[0],
+        kernel=choices.families[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
-        metric=wish.metric,
+        metric=choices.metric,
         n_cells=sizes.n_cells,
         n_centers=sizes.n_centers,
         centroids=check_one_of("centroids", params["centroids"], CENTROIDS),
         n_candidates=check_integer_or("n_candidates", params["n_candidates"], None),
         balance=check_bool("balance", params["balance"]),
-        blend=as_blend(params["blend"]),
-        coarse=as_coarse(params["coarse"]),
+        blend=check_blend(params["blend"]),
+        coarse=check_coarse(params["coarse"]),
         solver=check_one_of("solver", params["solver"], SOLVERS),
         falkon=Falkon(
             check_integer("max_iter", params["max_iter"]),
             check_positive("tol", params["tol"]),
         ),
         fit_intercept=check_bool("fit_intercept", params["fit_intercept"]),
-        dtype=as_dtype(params["precision"], n),
+        dtype=check_precision(params["precision"], n),
         engine=as_engine(params["engine"]),
         seed=seed,
         shown=check_bool("progress", params["progress"]),
     )
 
 
-def check_keeping(keep_statistics: bool | str) -> bool:
+def tune_settings(
+    params: dict[str, Any], settings: FitSettings, choices: OpenChoices, rows: ArraySource
+) -> tuple[FitSettings, TuningLog]:
+    """The settings with every choice made on these rows, here and not on a cluster."""
+    if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
+        return settings, TuningLog()
+    here = replace(settings, engine=settings.engine.local, shown=False)
+    with progress("choosing", N_STEPS, "steps", settings.shown) as tick:
+        tuned, log = tune(here, choices, rows, tuning_seconds(params), tick)
+    give_back()  # what tuning took, before cells take theirs
+    return replace(tuned, engine=settings.engine, shown=settings.shown), log
+
+
+def tuning_seconds(params: dict[str, Any]) -> float:
+    """Seconds after which metric descents stop: half of the time budget."""
+    budget = check_positive_or("time_budget", params["time_budget"], "auto")
+    return TUNING_SECONDS if budget is None else budget / 2
+
+
+def check_keep_statistics(keep_statistics: bool | str) -> bool:
     """Whether statistics are to be kept whatever they take."""
     if is_auto(keep_statistics):
         return False
@@ -191,41 +146,27 @@ def check_keeping(keep_statistics: bool | str) -> bool:
     return bool(keep_statistics)
 
 
-def as_dtype(precision: str, n: int) -> torch.dtype:
-    """The dtype of products over rows."""
+def check_precision(precision: str, n: int) -> torch.dtype:
+    """The dtype of products over n rows."""
     precision = check_one_of("precision", precision, PRECISIONS)
     if precision == "auto":
         precision = "float32" if n > FLOAT64_ROWS else "float64"
     return torch.float32 if precision == "float32" else torch.float64
 
 
-def is_auto(value: Any) -> bool:
-    """Whether a parameter is left to us."""
-    return isinstance(value, str) and value == "auto"
-
-
-def families(kernel: Kernel | str) -> tuple[Kernel, ...]:
-    """The kernels to choose from."""
-    return FAMILIES if is_auto(kernel) else (as_kernel(kernel),)
-
-
-def as_metric(metric: FeatureMap | str) -> FeatureMap | str:
-    """The map itself, or the name of one."""
-    if isinstance(metric, FeatureMap):
-        return metric
-    return check_one_of("metric", metric, METRICS)
-
-
-def as_blend(blend: Blend | int | str) -> Blend:
+def check_blend(blend: Any) -> Blend:
     """The blend itself; 1 is the nearest cell alone."""
     if isinstance(blend, Blend):
         return blend
     if is_auto(blend) or blend == 1:
         return HARD
-    raise ParameterError(f"blend must be 1 or a Blend(n_nearest, width), got {blend!r}")
+    raise ParameterError(
+        f"blend must be 1, 'auto' or a Blend, got {blend!r}; write Blend(n_nearest, width) to "
+        f"blend that many cells, or 'auto' to have number and width chosen"
+    )
 
 
-def as_coarse(coarse: Coarse | int | str) -> Coarse | None:
+def check_coarse(coarse: Any) -> Coarse | None:
     """The coarse level itself, or one with that many centres; 0 is none."""
     if isinstance(coarse, Coarse):
         return coarse
@@ -234,13 +175,84 @@ def as_coarse(coarse: Coarse | int | str) -> Coarse | None:
     return Coarse(check_integer("coarse", coarse, "a number of centres >= 0 or a Coarse"))
 
 
-def chosen_park(
-    park: FitSettings, wish: OpenChoices, seconds: float, rows: ArraySource
-) -> tuple[FitSettings, TuningLog]:
-    """The settings with every choice made on these rows, here and not on a cluster."""
-    if not wish.anything:
-        return park, TuningLog()
-    here = replace(park, engine=park.engine.local, shown=False)
-    with progress("choosing", STEPS, "steps", park.shown) as tick:
-        settled, diary = TuningPipeline(here, wish, seconds, tick).run(rows)
-    return replace(settled, engine=park.engine, shown=park.shown), diary
+def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread) -> FitSize:
+    """A fit of n rows in memory in numbers, with the sizes it will have.
+
+    Raises
+    ------
+    BudgetError
+        If it cannot be small enough for max_memory.
+    """
+    choices = open_choices(params, n, d)
+    unsized = FitSize(
+        n=n,
+        d=d,
+        t=t,
+        n_cells=1,
+        n_centers=n,
+        spread=spread,
+        float64=check_precision(params["precision"], n) == torch.float64,
+        cores=as_engine(params["engine"]).local.cores,
+        families=len(choices.families) if choices.lengthscale else 0,
+        learns=choices.learn_metric,
+        chooses=choices.lengthscale or choices.penalty,
+        tries=choices.blend or choices.coarse,
+        keeps=check_keep_statistics(params["keep_statistics"]),
+        tuning_seconds=tuning_seconds(params),
+        solver=check_one_of("solver", params["solver"], SOLVERS),
+    )
+    return choose_sizes(
+        unsized,
+        n_cells=check_integer_or("n_cells", params["n_cells"], "auto"),
+        n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
+        time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
+        max_memory=check_bytes("max_memory", params["max_memory"]),
+    )
+
+
+def size_fit_of_sample(params: dict[str, Any], rows: ArraySource, n: int) -> FitSize:
+    """The same for n rows of which `rows` are some, which show how uneven cells will be."""
+    d, t = rows.X.shape[1], rows.n_outputs
+    n_cells = size_fit({**params, "max_memory": None}, n, d, t, EVEN).n_cells
+    return size_fit(params, n, d, t, measure_spread(params, rows, n_cells))
+
+
+def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
+    """A fit of these rows in numbers; it keeps max_memory, or warns if little is free."""
+    if params["max_memory"] is not None:
+        return size_fit_of_sample(params, rows, rows.n_rows)
+    size = size_fit(params, rows.n_rows, rows.X.shape[1], rows.n_outputs, EVEN)
+    need, free = estimate_bytes(size), free_bytes()
+    if free is not None and need > free:
+        warnings.warn(
+            f"this fit takes about {told_bytes(need)} and {told_bytes(free)} are free; set "
+            f"max_memory to have it smaller",
+            ResourceWarning,
+            stacklevel=4,
+        )
+    return size
+
+
+def measure_spread(params: dict[str, Any], rows: ArraySource, n_cells: int) -> CellSpread:
+    """How uneven cells will be, from partitions of a sample in standard units.
+
+    Copies of one row, which no metric can tell apart, make cells that cannot be split.
+    """
+    if n_cells == 1:
+        return EVEN
+    sample = rows.sample(SPREAD_ROWS, 0)
+    X = standardize_features(sample.X)(sample.X, torch.float32)
+    n_cells = max(1, min(n_cells, len(X) // PARTITION_ROWS_PER_CELL))
+    cores, balance = as_engine(params["engine"]).local.cores, params["balance"]
+    kernel = Gaussian(X.shape[1] ** 0.5)
+    spreads = []
+    for seed in range(SPREAD_REPEATS):
+        C = X[draw_indices(len(X), n_cells, seed)]
+        if check_bool("balance", balance):
+            C = balance_cells(kernel, X, None, C, rule="uniform", lightest=1.0, seed=seed)
+        counts = torch.bincount(assign(kernel, X, C), minlength=len(C)).double()
+        sizes = counts.sort(descending=True).values * n_cells / len(X)  # (about Q,)
+        squares, cubes = (float(sizes.pow(k).sum()) / n_cells for k in (2, 3))
+        at_once = float(sizes[:cores].square().sum())
+        spreads.append(CellSpread(float(sizes[0]), at_once, squares, cubes))
+    return CellSpread(*(sum(values) / len(values) for values in zip(*spreads, strict=True)))

@@ -1,92 +1,316 @@
-"""How many cells and centres: as large and as many as time and memory allow.
+"""How many cells and centres a fit in memory has, and the bytes and seconds it takes.
 
 A cell whose every row is a centre costs n_q^3 / 3 products for its Cholesky factor and three
-matrices of n_q^2 doubles. Larger cells are better by a per cent or two each time they double.
+matrices of n_q^2 doubles. Larger cells are better by a per cent or two each time they double, so
+cells are as large, and centres as many, as time and memory allow.
+
+Counts of work follow the code they stand for. Where that depends on the data (how long a search
+goes on, how many rounds balance takes) they are what the fits of benchmarks/plan.py needed.
 """
 
+import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from parkrr.data import FEW_ROWS, VALIDATION_SHARE
 from parkrr.errors import BudgetError
-from parkrr.planning.costs import FitSize, bytes_of, seconds_of
-from parkrr.planning.machine_speed import measured_pace
+from parkrr.park import COARSE_ROWS, LEFT_OUT_VALUES
+from parkrr.partition import PARTITION_ROWS_PER_CELL
+from parkrr.planning.machine_speed import MachineSpeed, measure_speed
 from parkrr.runtime import told_bytes
+from parkrr.solvers import Falkon, choose_solver
+from parkrr.tuning import (
+    SCORED_FEATURES,
+    blend_trial,
+    cell_comparison,
+    metric_descent,
+    metric_search,
+    sample_search,
+)
+from parkrr.uncertainty import FOLDS, SCALE_CENTERS
 
 # Rows of a cell and the share of them that are centres, from the best to the fastest.
 LADDER = (
     *((rows, 1.0) for rows in (14_000, 10_000, 7000, 4000, 2800, 2000, 1400, 1000)),
     *((1000, share) for share in (0.5, 0.25, 0.1, 0.05)),
 )
-ONE_CELL = 14_000  # rows of which one cell is made unless there is a budget: some 20 s
-FEW_ROWS = 100_000  # up to here cells of 4,000 rows are fitted in some 10 s
-MOST_CENTERS = 3_000_000  # of an automatic model: some 100 MB
-LARGE_CELL_CENTERS = 3000  # where not every row can be one: K_mm of 3,000 takes 72 MB
-KEPT_CENTERS = 500  # of a cell whose statistics are kept: 2 MB
-CHOOSING = ("sample search", "metric search")  # steps that have the other half of a time budget
+TUNING_STEPS = ("sample search", "metric search")  # have the other half of a time budget
+
+EVALUATIONS = 9  # of one lengthscale search on the sample
+LAST_EVALUATIONS = 3  # lengthscales of the last comparison on cells
+ROUNDS = 6  # of balance
+ITERATIONS = 40  # of conjugate gradient, those for leave-one-out included
+FLOAT64_DISTANCE = 2.5  # a distance in float64 behind a map, over one in float32
+
+LIBRARIES_BYTES = 1e8  # that libraries and threads keep for themselves
+INDEX_BYTES = 40  # of a row: its order, cell, target and whether it is a validation row
+COMPARISON_COPIES, LARGEST_COMPARISON = 5, 2.2  # matrices of a cell; its rows over the mean
+NYSTROM_COPIES, FALKON_COPIES = 9, 5  # matrices of a cell with centres, by its solver
+KEPT = 0.4  # of what tuning took, which the heap does not give back
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Cells, and centres of all cells together."""
+class SizeLimits:
+    """Sizes of cells where no budget decides."""
 
+    one_cell: int = 14_000  # rows of which one cell is made: some 20 s
+    few_rows: int = 100_000  # up to here cells of 4,000 rows are fitted in some 10 s
+    most_centers: int = 3_000_000  # of a model: some 100 MB
+    large_cell_centers: int = 3000  # where not every row can be one: K_mm of 3,000 takes 72 MB
+    kept_centers: int = 500  # of a cell whose statistics are kept: 2 MB
+
+
+LIMITS = SizeLimits()
+
+
+class CellSpread(NamedTuple):
+    """How uneven cells are, all over the mean number of rows of a cell."""
+
+    largest: float  # rows of the largest
+    at_once: float  # sum of squares of as many of the largest as are fitted at once
+    squares: float  # mean square
+    cubes: float  # mean cube
+
+
+EVEN = CellSpread(1.0, 1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class FitSize:
+    """A fit in memory in numbers."""
+
+    n: int  # rows
+    d: int  # features
+    t: int  # targets
     n_cells: int
-    n_centers: int
+    n_centers: int  # of all cells together
+    spread: CellSpread
+    float64: bool  # whether products are
+    cores: int  # that work at once
+    families: int  # kernels whose lengthscale is searched for
+    learns: bool  # a feature map
+    chooses: bool  # a lengthscale or a penalty
+    tries: bool  # a blend or a coarse level
+    keeps: bool  # statistics
+    tuning_seconds: float  # after which metric descents stop
+    solver: str = "auto"  # "direct", "falkon" or "auto"
+
+    @property
+    def rows(self) -> float:
+        """Rows of a mean cell."""
+        return self.n / self.n_cells
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that are centres."""
+        return min(1.0, self.n_centers / self.n)
+
+    @property
+    def iterates(self) -> bool:
+        """Whether cells are solved by conjugate gradient."""
+        if self.solver != "auto":
+            return self.solver == "falkon"
+        n_q = math.ceil(self.rows)
+        m_q = max(1, math.ceil(self.share * n_q))
+        return isinstance(choose_solver(n_q, m_q, self.t, Falkon())[0], Falkon)
+
+    @property
+    def scores(self) -> bool:
+        """Whether normal scores stand beside the features."""
+        return self.learns and self.d <= SCORED_FEATURES
+
+    @property
+    def width(self) -> int:
+        """Most numbers of a row behind the feature map."""
+        return self.d * (2 if self.scores else 1)
+
+    @property
+    def matrices(self) -> int:
+        """Shapes of matrices that are learned."""
+        return 1 + (self.d <= metric_search.MATRIX_COLUMNS) if self.learns else 0
 
 
 def choose_sizes(
-    shape: FitSize,
+    size: FitSize,
     n_cells: int | None,
     n_centers: int | None,
     time_budget: float | None,
     max_memory: float | None,
-) -> Sizes:
-    """What is not given, within the budgets; half of the seconds are for choosing the rest.
+    limits: SizeLimits = LIMITS,
+    speed: MachineSpeed | None = None,
+) -> FitSize:
+    """The fit with the cells and centres that are not given, within the budgets.
 
-    The sizes of `shape` do not count.
+    Half of the time budget is for tuning. With a time budget that alone bounds a cell. `speed` is
+    measured if it is None and there is a time budget.
     """
-    ladder = [rung for rung in LADDER if rung[0] <= largest(shape.n, time_budget)]
-    for rows, share in ladder:
-        cells = n_cells or max(1, round(shape.n / rows))
-        centers = n_centers or automatic_centers(shape.n, cells, share)
-        if shape.keeps and n_centers is None:
-            centers = min(centers, KEPT_CENTERS * cells)
-        there = replace(shape, n_cells=cells, n_centers=centers)
-        fast = time_budget is None or fitting_seconds(there) <= time_budget / 2
-        need = bytes_of(there)
-        if fast and (max_memory is None or need <= max_memory):
-            return Sizes(cells, centers)
+    largest = LADDER[0][0]
+    if time_budget is None and size.n > limits.one_cell:
+        largest = 4000 if size.n <= limits.few_rows else 2000
+    for rows, share in LADDER:
+        if rows > largest:
+            continue
+        cells = n_cells or max(1, round(size.n / rows))
+        centers = n_centers or round(share * min(size.n, limits.most_centers))
+        if n_centers is None and size.n / cells > limits.one_cell:
+            centers = limits.large_cell_centers * cells
+        if n_centers is None and size.keeps:
+            centers = min(centers, limits.kept_centers * cells)
+        size = replace(size, n_cells=cells, n_centers=centers)
+        need = estimate_bytes(size)
+        if max_memory is not None and need > max_memory:
+            continue
+        if time_budget is None:
+            return size
+        seconds = estimate_seconds(size, speed or measure_speed(size.d, size.t, size.cores))
+        fitting = sum(each for step, each in seconds.items() if step not in TUNING_STEPS)
+        if fitting <= time_budget / 2:
+            return size
     if max_memory is not None and need > max_memory:
+        if n_cells is not None or n_centers is not None:
+            way_out = "or leave n_cells and n_centers to be chosen, or lower n_centers"
+        elif size.chooses or size.tries:
+            way_out = "or set kernel, penalty, metric, blend and coarse, whose choice takes memory"
+        else:
+            way_out = "or fit files (scan_parquet), whose rows stay on disk"
         raise BudgetError(
-            f"max_memory must be at least {told_bytes(need)} for {shape.n:,} rows of {shape.d} "
+            f"max_memory must be at least {told_bytes(need)} for {size.n:,} rows of {size.d} "
             f"numbers with n_cells={cells} and n_centers={centers}, got {told_bytes(max_memory)}; "
-            f"raise it, {way_out(there, n_cells, n_centers)}"
+            f"raise it, {way_out}"
         )
-    return Sizes(cells, centers)
+    return size
 
 
-def fitting_seconds(shape: FitSize) -> float:
-    """Of all steps but those that choose kernel, penalty and metric."""
-    found = seconds_of(shape, measured_pace(shape.d, shape.t, shape.cores))
-    return sum(seconds for step, seconds in found.items() if step not in CHOOSING)
+def estimate_bytes(size: FitSize) -> float:
+    """Most that a fit takes beyond what the process holds when it begins.
+
+    The cells take the model and the matrices of the largest cells that are fitted at once.
+    """
+    tuning = estimate_tuning_bytes(size) if size.chooses else 0.0
+    value = 8 if size.float64 else 4
+    model = 2.0 * size.share * size.n * (value * size.width + 8 * size.t)
+    m = max(1.0, size.share * size.rows)
+    copies = FALKON_COPIES if size.iterates else 1 if size.share == 1 else NYSTROM_COPIES
+    matrices = copies * 8.0 * size.spread.at_once * m * (m + size.t)
+    kept = 8.0 * size.n_cells * size.spread.squares * m * (m + size.t) if size.keeps else 0.0
+    cells = model + matrices + kept + INDEX_BYTES * size.n
+    return LIBRARIES_BYTES + max(tuning, KEPT * tuning + cells)
 
 
-def way_out(shape: FitSize, n_cells: int | None, n_centers: int | None) -> str:
-    """What else would make the fit smaller."""
-    if n_cells is not None or n_centers is not None:
-        return "or leave n_cells and n_centers to be chosen, or lower n_centers"
-    if shape.chooses or shape.tries:
-        return "or set kernel, penalty, metric, blend and coarse, whose choice takes memory"
-    return "or fit files (scan_parquet), whose rows stay on disk"
+def estimate_tuning_bytes(size: FitSize) -> float:
+    """Rows in canonical order, columns to find neighbours among, and comparison cells."""
+    cells = size.n / cell_comparison.CELL_ROWS
+    largest = cell_comparison.CELL_ROWS * min(LARGEST_COMPARISON, 1 + cells / 20)
+    total = 8.0 * size.n * (size.d + size.t + 3)
+    at_once = min(size.cores, max(1.0, cells))
+    total += COMPARISON_COPIES * 8.0 * min(size.n, largest) ** 2 * at_once
+    if size.learns:
+        total += 8.0 * min(size.n, metric_search.MOST_VALUES / size.width) * (size.width + size.d)
+    return total
 
 
-def automatic_centers(n: int, n_cells: int, share: float) -> int:
-    """That share of the rows, unless cells are too large for it."""
-    if n / n_cells > ONE_CELL:
-        return LARGE_CELL_CENTERS * n_cells
-    return round(share * min(n, MOST_CENTERS))
+def estimate_seconds(size: FitSize, speed: MachineSpeed) -> dict[str, float]:
+    """Seconds of every step."""
+    seconds = {}
+    if size.chooses or size.tries:
+        searches = max(1, size.families) * (2 if size.scores else 1)
+        evaluations = searches * (EVALUATIONS if size.families else 1)
+        share = min(1.0, size.n / sample_search.SAMPLE_ROWS)
+        seconds["sample search"] = evaluations * speed.comparison * share
+        seconds["metric search"] = metric_search_seconds(size, speed, seconds["sample search"])
+        seconds["blend trial"] = blend_trial_seconds(size, speed)
+    seconds["partition"] = partition_seconds(size, speed, size.n_cells)
+    seconds["cells"] = cells_seconds(size, speed, size.n_cells, size.rows)
+    # The rows of leave-one-out are predicted, and the width of intervals is learned from them.
+    left_out = size.rows
+    if size.n >= FEW_ROWS:
+        left_out = min(VALIDATION_SHARE * size.rows, LEFT_OUT_VALUES / (size.share * size.rows))
+    h = left_out * size.n_cells
+    value = speed.value / 3 if size.float64 else speed.short_value
+    predictions = h * size.share * size.rows * value * 3 / size.cores
+    widths = (FOLDS + 1) * coarse_seconds(size, speed, SCALE_CENTERS, h)
+    seconds["uncertainty"] = predictions + widths + h * speed.schur / size.cores
+    return seconds
 
 
-def largest(n: int, time_budget: float | None) -> int:
-    """Most rows of a cell: with a budget that alone decides."""
-    if time_budget is not None or n <= ONE_CELL:
-        return LADDER[0][0]
-    return 4000 if n <= FEW_ROWS else 2000
+def metric_search_seconds(size: FitSize, speed: MachineSpeed, before: float) -> float:
+    """Comparisons on cells, and descents, which end when there is no time left."""
+    if size.n < FEW_ROWS and not size.learns:
+        return 0.0
+    window, float32 = len(cell_comparison.WINDOW), not size.float64
+    rows = min(cell_comparison.CELL_ROWS, size.n) * (1 - VALIDATION_SHARE)
+    all_cells = size.n / cell_comparison.CELL_ROWS
+    cells = min(cell_comparison.MOST_CELLS, max(1.0, all_cells))
+    solve = 1.25 * rows**2 * speed.value + speed.factor(rows)
+    solves = (1 + size.matrices) * window + LAST_EVALUATIONS * window + float32
+    partition = FLOAT64_DISTANCE * partition_seconds(size, speed, max(size.n_cells, all_cells))
+    comparisons = solves * cells * solve / min(size.cores, cells)
+    comparisons += (2 + size.matrices + float32) * partition
+    left = max(0.0, size.tuning_seconds - before - partition)
+    return comparisons + min(descent_seconds(size, speed), left)
+
+
+def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
+    """Metric descents, if nothing stops them."""
+    if not size.learns:
+        return 0.0
+    batches, jumps = metric_descent.BATCHES, metric_search.JUMPS
+    jump_steps = metric_search.JUMP_STEPS + metric_descent.GRADIENT_BATCHES / batches
+    first = jumps * jump_steps + metric_search.FIRST_STEPS
+    fewest, most = metric_search.LAST_STEPS
+    last = min(max(size.n // metric_search.ROWS_PER_STEP, fewest), most)
+    steps = max(1, size.families) * first + last
+    rows = min(size.n, metric_search.MOST_VALUES / size.width)
+    near = batches * steps * rows * speed.near
+    mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9
+    matrix = size.matrices == 2
+    return steps * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
+
+
+def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:
+    """Cells around centroids, fitted with and without a coarse level, compared with all blends."""
+    if size.n_cells < 3 or not size.tries:
+        return 0.0
+    fitted, validated = size.n_cells, size.n_cells
+    if size.n_cells > blend_trial.ALL_CELLS:
+        fitted = blend_trial.CENTERS * blend_trial.FITTED
+        validated = blend_trial.CENTERS * blend_trial.VALIDATED
+    rows = (1 - blend_trial.VALIDATION_SHARE) * size.rows
+    fits = 2 * cells_seconds(size, speed, fitted, rows)
+    cells_per_row = sum(1 + 0.5 * (k - 1) for k in blend_trial.NEAREST)
+    validation = blend_trial.VALIDATION_SHARE * validated * size.rows
+    predictions = 2 * validation * (1 + cells_per_row * len(blend_trial.WIDTHS))
+    value = speed.value / 3 if size.float64 else speed.short_value
+    predicting = predictions * rows * size.share * value / size.cores
+    coarse = coarse_seconds(size, speed, blend_trial.COARSE_CENTERS, size.n)
+    return fits + predicting + coarse + partition_seconds(size, speed, size.n_cells)
+
+
+def partition_seconds(size: FitSize, speed: MachineSpeed, n_cells: float) -> float:
+    """Choosing so many centroids on a sample, and assigning all rows to them."""
+    if n_cells <= 1:
+        return 0.0
+    sample = min(size.n, PARTITION_ROWS_PER_CELL * n_cells)
+    return n_cells * speed.distance * (size.n / size.cores + ROUNDS * sample)
+
+
+def cells_seconds(size: FitSize, speed: MachineSpeed, count: float, rows: float) -> float:
+    """So many cells of so many rows."""
+    m, spread = size.share * rows, size.spread
+    if size.iterates:
+        each = spread.squares * rows * m * ITERATIONS * speed.short_value
+        each += spread.cubes * 2.7 * m**3 * speed.product
+    elif size.share == 1:
+        each = spread.squares * rows**2 * speed.value + spread.cubes * speed.factor(rows)
+    else:
+        each = spread.squares * rows * m * speed.short_value
+        each += spread.cubes * (0.6 * rows * m**2 + 2.7 * m**3) * speed.product
+    return count * each / size.cores
+
+
+def coarse_seconds(size: FitSize, speed: MachineSpeed, m: int, n: float) -> float:
+    """One model of a sample of n rows with m centres, all penalties at once."""
+    rows = min(n, COARSE_ROWS * m)
+    m = min(m, int(rows))
+    statistics = rows * m * (speed.short_value + 0.6 * m * speed.product) / size.cores
+    return statistics + 10 * m**3 * speed.product

@@ -1,10 +1,10 @@
-"""Lengthscales, penalties and metrics compared at the size and density of a cell.
+"""Comparison on cells: kernels, maps and penalties compared at the size and density of a cell.
 
-Small cells vote: fitted to most of their rows and judged on the others. So what they choose
-suits cells and not the whole. They are cells and not balls around anchors, for a row is in
-one cell whatever the map: balls of one map held other rows than those of another, and flights
-chose the worse of two maps by 0.75 to 0.87. Errors are divided by those of one model of a
-sample on the same rows, which matters where not all cells vote.
+Small cells are fitted to their training rows and compared on their validation rows, so what is
+chosen suits cells and not one model of all rows. The cells are those of a partition, not the rows
+around random points: a row is in one cell whatever the map, whereas the rows around a point depend
+on the map, and flights chose the worse of two maps by 0.75 to 0.87. Errors are divided by those of
+a baseline, one model of a sample, on the same rows: that matters where only some cells are used.
 """
 
 import math
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, draw_indices, validation_positions
+from parkrr.data import ArraySource, draw_indices
 from parkrr.kernels import Kernel
 from parkrr.runtime import Engine
 from parkrr.solvers import (
@@ -28,113 +28,106 @@ from parkrr.solvers import (
     penalty_path,
 )
 
-VOTERS = 64
-VOTER_ROWS = 800  # on average; the final cells may be larger, but are as dense
-MOST_ROWS = 4 * VOTER_ROWS  # of a cell that cannot be split, such as copies of one row
+MOST_CELLS = 64
+CELL_ROWS = 800  # on average; the final cells may be larger, but are as dense
+MOST_ROWS = 4 * CELL_ROWS  # of a cell that cannot be split, such as copies of one row
 RIDGES = (1e-7, 1e7)  # beyond which nothing changes: K(x, x) is 1
-WINDOW = (10**-0.5, 1.0, 10**0.5)  # ridges around the last best
+WINDOW = (10**-0.5, 1.0, 10**0.5)  # ridges that are compared, over the best of the last kernel
 
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """A small cell, its rows divided into those to fit and those to judge by.
+    """A small cell with its mapped rows divided into training and validation rows.
 
     Parameters
     ----------
-    train, held_out
+    train, validation
         Mapped rows.
     centers
         Shape (m, e): all rows of `train`, or some of them.
     baseline
-        Sum of squared errors of the baseline on the held-out rows.
+        Sum of squared errors of the baseline on the validation rows.
     """
 
     train: ArraySource
-    held_out: ArraySource
+    validation: ArraySource
     centers: Tensor
     baseline: float
 
-    def vote(self, kernel: Kernel, ridges: list[float]) -> Tensor:
-        """Squared errors under each ridge lambda n, shape (p,)."""
-        if len(self.centers) == self.train.n_rows:
-            return self.exact(kernel, ridges)
-        path = penalty_path(LocalProblem(kernel, self.train, self.centers, None, min(ridges)))
-        lambdas = torch.tensor(ridges, dtype=torch.float64) / self.train.total_weight
-        return path.errors(self.held_out, lambdas)
-
-    def exact(self, kernel: Kernel, ridges: list[float]) -> Tensor:
-        """eq. (10): a Cholesky factor takes a tenth of the time of all eigenvectors."""
+    def errors(self, kernel: Kernel, ridges: list[float]) -> Tensor:
+        """Sum of squared validation errors under each ridge lambda n, shape (p,)."""
+        if len(self.centers) < self.train.n_rows:
+            path = penalty_path(LocalProblem(kernel, self.train, self.centers, None, min(ridges)))
+            lambdas = torch.tensor(ridges, dtype=torch.float64) / self.train.total_weight
+            return path.errors(self.validation, lambdas)
+        # eq. (10): a Cholesky factor takes a tenth of the time of all eigenvectors.
         K_n = kernel_of_rows(kernel, self.train.X)
-        K_v = kernel(self.held_out.X, self.train.X).double()
-        Y, w = self.train.Y.double(), self.train.w
-        w = None if w is None else w.double()
+        K_v = kernel(self.validation.X, self.train.X).double()
+        w = 1.0 if self.train.w is None else self.train.w.double()
         errors = []
         for ridge in ridges:
-            L = cholesky_or_nan(add_to_diagonal(K_n, ridge if w is None else ridge / w))
-            alpha = torch.cholesky_solve(Y, L)
-            errors.append(self.held_out.squared_error(K_v @ alpha).nan_to_num(math.inf))
+            alpha = torch.cholesky_solve(
+                self.train.Y.double(), cholesky_or_nan(add_to_diagonal(K_n, ridge / w))
+            )
+            errors.append(self.validation.squared_error(K_v @ alpha).nan_to_num(math.inf))
         return torch.stack(errors)
 
 
-@dataclass(frozen=True)
-class Roll:
-    """Who judges, whatever the metric, and what errors are compared with.
+def draw_comparison_cells(
+    cells: list[ArraySource],
+    is_validation: Tensor,
+    baseline: Callable[[Tensor], Tensor],
+    center_share: float,
+    seed: int,
+) -> list[ComparisonCell]:
+    """Some of these cells or all, those that have both training and validation rows.
 
     Parameters
     ----------
-    held_out
-        Whether a row judges, shape (n,).
+    cells
+        Mapped rows of each cell, each an index into the same rows.
+    is_validation
+        Whether each of these rows is a validation row, shape (n,).
     baseline
         From raw rows (n, d) to predictions (n, t).
+    center_share
+        Share of the training rows that are centres.
     seed
-        Of the cells that vote.
+        Of the cells, and of the rows of a cell that is too large.
     """
-
-    held_out: Tensor
-    baseline: Callable[[Tensor], Tensor]
-    seed: int
-
-    def voters(self, cells: list[ArraySource], center_share: float) -> list[ComparisonCell]:
-        """Some of these cells, or all."""
-        chosen = np.random.default_rng(self.seed).permutation(len(cells))[:VOTERS]
-        found = [self.voter(cells[q], center_share) for q in sorted(chosen)]
-        return [voter for voter in found if voter is not None]
-
-    def voter(self, cell: ArraySource, center_share: float) -> ComparisonCell | None:
-        """The cell as a voter, if there are some rows to fit and some to judge by."""
-        assert cell.index is not None
-        at = cell.index[draw_indices(cell.n_rows, MOST_ROWS, self.seed).to(cell.index.device)]
-        cell, judges = replace(cell, index=at), self.held_out[at]
-        if bool(judges.all()) or not bool(judges.any()):
-            return None
-        held_out, train = ArraySource(*cell.block(judges)), ArraySource(*cell.block(~judges))
+    chosen = []
+    for q in sorted(np.random.default_rng(seed).permutation(len(cells))[:MOST_CELLS]):
+        index = cells[q].index
+        assert index is not None
+        index = index[draw_indices(cells[q].n_rows, MOST_ROWS, seed).to(index.device)]
+        cell, validates = replace(cells[q], index=index), is_validation[index]
+        if bool(validates.all()) or not bool(validates.any()):
+            continue
+        validation = ArraySource(*cell.block(validates))
+        train = ArraySource(*cell.block(~validates))
         m = max(1, math.ceil(center_share * train.n_rows))
-        Z = train.X if m >= train.n_rows else train.X[draw_indices(train.n_rows, m, m)]
-        predicted = self.baseline(cell.X[at[judges]])
-        return ComparisonCell(train, held_out, Z, float(held_out.squared_error(predicted)))
+        centers = train.X if m >= train.n_rows else train.X[draw_indices(train.n_rows, m, m)]
+        error = float(validation.squared_error(baseline(cell.X[index[validates]])))
+        chosen.append(ComparisonCell(train, validation, centers, error))
+    return chosen
 
 
-def roll(rows: ArraySource, baseline: Callable[[Tensor], Tensor], seed: int, judging: int) -> Roll:
-    """The judges among rows in canonical order, by a seed of their own."""
-    return Roll(validation_positions(rows.n_rows, judging).to(rows.X.device), baseline, seed)
-
-
-class Best(NamedTuple):
-    """The least error and its ridge lambda n."""
+class RidgeError(NamedTuple):
+    """The least error over ridges, relative to the baseline, and its ridge lambda n."""
 
     error: float
     ridge: float
 
 
-class Poll:
-    """Voters behind one map, and what they have said.
+class CellComparison:
+    """Comparison cells behind one feature map, and the best ridge so far.
 
     Parameters
     ----------
-    voters
-        Who votes.
+    cells
+        What is fitted.
     engine
-        Runs them.
+        Runs the cells.
     ridge
         lambda n to start from.
     fixed
@@ -142,29 +135,29 @@ class Poll:
     """
 
     def __init__(
-        self, voters: list[ComparisonCell], engine: Engine, ridge: float, fixed: bool
+        self, cells: list[ComparisonCell], engine: Engine, ridge: float, fixed: bool
     ) -> None:
-        self.voters, self.engine, self.fixed = voters, engine, fixed
+        self.cells, self.engine, self.fixed = cells, engine, fixed
         self.ridge = ridge if fixed else min(max(ridge, RIDGES[0]), RIDGES[1])
-        self.baseline = max(sum(voter.baseline for voter in voters), 1e-300)
+        self.baseline = max(sum(cell.baseline for cell in cells), 1e-300)
 
-    def best(self, kernel: Kernel) -> Best:
-        """The least error over ridges around the last best one, which follows."""
+    def find_ridge(self, kernel: Kernel) -> RidgeError:
+        """The least error over ridges around the last best one, where the next search starts."""
         if self.fixed:
-            return self.count(kernel, [self.ridge])
-        found = self.count(kernel, [self.ridge * factor for factor in WINDOW])
-        step = found.ridge / self.ridge
-        while not 0.5 < step < 2 and RIDGES[0] < found.ridge < RIDGES[1]:  # it lies at an end
-            there = self.count(kernel, [found.ridge * step])
-            if there.error >= found.error:
+            return self.compare_ridges(kernel, [self.ridge])
+        best = self.compare_ridges(kernel, [self.ridge * factor for factor in WINDOW])
+        step = best.ridge / self.ridge
+        while not 0.5 < step < 2 and RIDGES[0] < best.ridge < RIDGES[1]:  # at an end of the window
+            further = self.compare_ridges(kernel, [best.ridge * step])
+            if further.error >= best.error:
                 break
-            found = there
-        self.ridge = found.ridge
-        return found
+            best = further
+        self.ridge = best.ridge
+        return best
 
-    def count(self, kernel: Kernel, ridges: list[float]) -> Best:
-        """Everybody's vote: the least error over these ridges."""
-        vote = partial(ComparisonCell.vote, kernel=kernel, ridges=ridges)
-        errors = reduce(torch.add, self.engine.map(vote, self.voters)) / self.baseline
-        at = int(errors.argmin())
-        return Best(float(errors[at]), ridges[at])
+    def compare_ridges(self, kernel: Kernel, ridges: list[float]) -> RidgeError:
+        """The least error of all cells together over these ridges."""
+        task = partial(ComparisonCell.errors, kernel=kernel, ridges=ridges)
+        errors = reduce(torch.add, self.engine.map(task, self.cells)) / self.baseline  # (p,)
+        best = int(errors.argmin())
+        return RidgeError(float(errors[best]), ridges[best])

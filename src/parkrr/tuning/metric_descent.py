@@ -1,13 +1,14 @@
-"""The metric by descent: steps along the slope of held-out error.
+"""Metric descent: a feature map learned by steps along the slope of validation error.
 
-Rows near a random anchor are divided at random, some fitted and the others predicted. With
-alpha = (K + r)^-1 Y of those fitted, residuals R of those predicted, g = 2 R / n_v and
-b = (K + r)^-1 K_v' g, the slopes of the mean squared residual are g alpha' by K_v, -b alpha'
-by K and -<b, alpha> by the ridge r: one Cholesky factor. Everything else is two more products.
+The rows nearest to a random row, a local batch, are divided at random into training and validation
+rows. With alpha = (K + r)^-1 Y of the training rows, residuals R of the validation rows,
+g = 2 R / n_v and b = (K + r)^-1 K_v' g, the slopes of the mean squared residual are g alpha' by
+K_v, -b alpha' by K and -<b, alpha> by the ridge r: one Cholesky factor. The chain rule through the
+kernel to the matrix of the map takes two more products.
 
-The average gradient outer product of such balls starts it: from there 200 steps took the
-held-out error of flights from 0.733 to 0.613 and of pol from 0.097 to 0.064; from equal weights
-flights only came to 0.75.
+The average gradient outer product of such batches is where the descent starts: from there 200
+steps took the validation error of flights from 0.733 to 0.613 and of pol from 0.097 to 0.064; from
+equal weights flights only came to 0.75.
 """
 
 import math
@@ -26,23 +27,23 @@ from parkrr.partition import rows_around
 from parkrr.runtime import Engine
 from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows
 
-BALL_ROWS = 800
-SHARPENING_BALLS = 16
-FEWEST = 100  # rows of a ball at least, or all there are
-BALLS = 4  # to a step
-FRESH = 8  # steps between two looks for who is near whom
-JUDGED = 0.25  # share of a ball that is predicted
-RATE = 0.1  # of the logarithm of a weight, and FULL of this of the size of a matrix
-FULL = 0.3
+BATCH_ROWS = 800
+FEWEST_ROWS = 100  # of a batch, or all there are
+BATCHES = 4  # to a step
+GRADIENT_BATCHES = 16  # to an average gradient outer product
+REFRESH = 8  # steps between two searches for the rows of batches
+VALIDATION_SHARE = 0.25  # of a batch
+RATE = 0.1  # of the logarithm of a weight
+MATRIX_RATE = 0.3  # of RATE, for the entries of a matrix over their typical size
 RIDGE_RATE = 2.0  # of RATE, for the logarithm of the ridge
 DAMPING = 1e-3  # of the largest slope: weights that do not matter stay where they are
 RIDGES = (1e-6, 1e4)
-LAST = 16  # steps whose residuals count
-MEMORY = (0.9, 0.98)  # of slopes and of their squares
+ERROR_STEPS = 16  # last steps whose residuals count
+DECAY = (0.9, 0.98)  # of averages of slopes and of their squares
 
 
 class Slopes(NamedTuple):
-    """Squared residuals of a ball with their weight, and the slopes of their mean."""
+    """Squared residuals of a batch with their weight, and the slopes of their mean."""
 
     squares: float
     weight: float
@@ -50,30 +51,30 @@ class Slopes(NamedTuple):
     by_ridge: float  # by its logarithm
 
     @property
-    def finite(self) -> bool:
+    def is_finite(self) -> bool:
         """Whether the system could be solved."""
         return math.isfinite(self.by_ridge) and bool(torch.isfinite(self.by_matrix).all())
 
 
 @dataclass(frozen=True)
 class LocalBatch:
-    """Rows near an anchor before the matrix, in float64: weights of 100 cancel in float32.
+    """Rows near a batch centre before the matrix, in float64: weights of 100 cancel in float32.
 
     Parameters
     ----------
     rows
-        Columns (n, e), targets and weights.
-    judged
-        Whether a row is predicted, shape (n,).
+        Columns (n, e), targets and weights, the nearest first.
+    is_validation
+        Whether each is a validation row, shape (n,).
     """
 
     rows: Block
-    judged: Tensor
+    is_validation: Tensor
 
     def slopes(self, kernel: Radial, matrix: Tensor, ridge: float) -> Slopes:
-        """Of the held-out error, by the matrix and the ridge."""
+        """Slopes of the validation error by the matrix and the ridge."""
         F, Y, w = self.rows
-        v, t = self.judged, ~self.judged
+        v, t = self.is_validation, ~self.is_validation
         X = apply_matrix(F, matrix)
         X_t, X_v = X[t], X[v]
         K_v = kernel(X_v, X_t)  # (v, n)
@@ -89,16 +90,15 @@ class LocalBatch:
         S, S_v = slope(X_t), slope(X_v)
         W, W_v = S.mul_(b @ alpha.T).neg_(), S_v.mul_(g @ alpha.T)
         W = W + W.T
-        dX_v = X_v * W_v.sum(1, keepdim=True) - W_v @ X_t
-        dX_t = X_t * (W.sum(1) + W_v.sum(0))[:, None] - W @ X_t - W_v.T @ X_v
         dX = torch.empty_like(X)
-        dX[t], dX[v] = dX_t, dX_v
+        dX[v] = X_v * W_v.sum(1, keepdim=True) - W_v @ X_t
+        dX[t] = X_t * (W.sum(1) + W_v.sum(0))[:, None] - W @ X_t - W_v.T @ X_v
         by_matrix = (F * dX).sum(0) if matrix.ndim == 1 else F.T @ dX
         by_ridge = -ridge * float((b * alpha / weight[t, None]).sum())
         return Slopes(float(weight[v] @ R.square().sum(1)), total, by_matrix, by_ridge)
 
-    def gradients(self, kernel: Radial, matrix: Tensor, ridge: float) -> Tensor:
-        """Gradient outer products (e, e) of a fit to all rows, over the half in the middle."""
+    def gradient_products(self, kernel: Radial, matrix: Tensor, ridge: float) -> Tensor:
+        """Gradient outer products (e, e) of a fit to all rows, over the nearest half of them."""
         F, Y, w = self.rows
         X = apply_matrix(F, matrix)
         K = add_to_diagonal(kernel_of_rows(kernel, X), ridge if w is None else ridge / w)
@@ -106,11 +106,11 @@ class LocalBatch:
         return gradient_products(kernel, alpha, X, X[: max(1, len(X) // 2)])
 
 
-class Momentum:
+class Adam:
     """Adam's direction: averaged slopes over the root of averaged squares.
 
-    Squares are averaged over all entries of a matrix, so that no basis is preferred, and
-    entry by entry for weights.
+    Squares are averaged over all entries of a matrix, so that no basis is preferred, and entry by
+    entry for weights.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Momentum:
         self.square: Tensor | float = 0.0
 
     def __call__(self, slope: Tensor) -> Tensor:
-        fast, slow = MEMORY
+        fast, slow = DECAY
         self.count += 1
         square = slope.square() if slope.ndim < 2 else slope.square().mean()
         self.slope = fast * self.slope + (1 - fast) * slope
@@ -128,15 +128,15 @@ class Momentum:
         return self.slope / (1 - fast**self.count) / (size + DAMPING * size.max() + 1e-150)
 
 
-class Descent:
-    """A matrix and a ridge on their way down.
+class MetricDescent:
+    """A matrix and a ridge that follow the slope of the validation error.
 
     Parameters
     ----------
     rows
         Columns to learn from, (n, e), targets scaled.
     kernel
-        Whose lengthscale stays: the matrix grows or shrinks instead.
+        Its lengthscale stays: the matrix grows or shrinks instead.
     matrix
         Weights (e,) or a matrix (e, e) to start from.
     ridge
@@ -144,9 +144,9 @@ class Descent:
     fixed
         Whether the ridge stays.
     engine
-        Runs the balls.
+        Runs the batches.
     seed
-        Of anchors and of who is judged.
+        Of batch centres and validation rows.
     """
 
     def __init__(
@@ -164,79 +164,70 @@ class Descent:
         self.engine = engine
         self.rng = np.random.default_rng(seed)
         self.steps: list[tuple[float, float]] = []  # squared residuals and their weight
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget earlier slopes."""
-        self.steer, self.steer_size, self.steer_ridge = Momentum(), Momentum(), Momentum()
+        self.shape, self.size, self.log_ridge = Adam(), Adam(), Adam()
 
     @property
     def error(self) -> float:
         """Mean squared residual over the last steps, infinite before the first."""
-        last = self.steps[-LAST:]
+        last = self.steps[-ERROR_STEPS:]
         return sum(squares for squares, _ in last) / sum(w for _, w in last) if last else math.inf
 
-    def advance(self, steps: int, falling: bool, deadline: float) -> None:
-        """So many steps, their length falling to zero or not, unless it gets too late."""
-        for first in range(0, steps, FRESH):
+    def advance(self, steps: int, decreasing: bool, deadline: float) -> None:
+        """Take so many steps, their length decreasing to zero or not, unless it gets too late."""
+        for first in range(0, steps, REFRESH):
             if time.perf_counter() > deadline:
                 break
-            balls = self.balls(min(FRESH, steps - first) * BALLS)
-            for k in range(0, len(balls), BALLS):
-                left = 1 - (first + k / BALLS) / steps
-                self.step(balls[k : k + BALLS], RATE * (left if falling else 1.0))
+            batches = self.draw_batches(min(REFRESH, steps - first) * BATCHES)
+            for k in range(0, len(batches), BATCHES):
+                remaining = 1 - (first + k / BATCHES) / steps
+                self.step(batches[k : k + BATCHES], RATE * (remaining if decreasing else 1.0))
 
-    def step(self, balls: list[LocalBatch], rate: float) -> None:
-        """One step, from the mean of some balls' slopes."""
+    def step(self, batches: list[LocalBatch], rate: float) -> None:
+        """One step along the mean slope of some batches: in shape, in size and of the ridge."""
         task = partial(LocalBatch.slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
-        slopes = [s for s in self.engine.map(task, balls) if s.finite]
+        slopes = [s for s in self.engine.map(task, batches) if s.is_finite]
         if not slopes:
             return
         n = sum(s.weight for s in slopes)
         self.steps.append((sum(s.squares for s in slopes), n))
-        dA = torch.stack([s.by_matrix * (s.weight / n) for s in slopes]).sum(0)
-        self.matrix = self.moved(dA, rate)
+        A, dA = self.matrix, torch.stack([s.by_matrix * (s.weight / n) for s in slopes]).sum(0)
+        size = (-rate * self.size((dA * A).sum()[None])).exp()
+        if A.ndim == 1:
+            self.matrix = size * A * (-rate * self.shape(dA * A)).exp()
+        else:
+            typical = float(A.norm()) / math.sqrt(len(A))
+            self.matrix = size * (A - MATRIX_RATE * rate * typical * self.shape(dA))
         if not self.fixed:
             by_ridge = sum(s.by_ridge * s.weight for s in slopes) / n
             slope = torch.tensor([by_ridge], dtype=torch.float64)
-            change = math.exp(-RIDGE_RATE * rate * float(self.steer_ridge(slope)))
+            change = math.exp(-RIDGE_RATE * rate * float(self.log_ridge(slope)))
             self.ridge = min(max(self.ridge * change, RIDGES[0]), RIDGES[1])
 
-    def moved(self, dA: Tensor, rate: float) -> Tensor:
-        """The matrix a step further: in shape, and as a whole in size."""
-        A = self.matrix
-        size = (-rate * self.steer_size((dA * A).sum()[None])).exp()
-        if A.ndim == 1:
-            return size * A * (-rate * self.steer(dA * A)).exp()
-        typical = float(A.norm()) / math.sqrt(len(A))
-        return size * (A - FULL * rate * typical * self.steer(dA))
-
-    def sharpen(self, deadline: float) -> None:
-        """The root of the average gradient outer product instead of the matrix, of its size."""
+    def jump_to_gradient_products(self, deadline: float) -> None:
+        """Replace the matrix by the root of the average gradient outer product, scaled alike."""
         if time.perf_counter() > deadline:
             return
         task = partial(
-            LocalBatch.gradients, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge
+            LocalBatch.gradient_products, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge
         )
-        found = self.engine.map(task, self.balls(SHARPENING_BALLS))
-        products = [M for M in found if bool(torch.isfinite(M).all())]
+        products = self.engine.map(task, self.draw_batches(GRADIENT_BATCHES))
+        products = [M for M in products if bool(torch.isfinite(M).all())]
         M = pull_back(torch.stack(products).sum(0), self.matrix) if products else None
         if M is not None and bool(M.any()):
             A = matrix_root(M.diagonal() if self.matrix.ndim == 1 else M)
             self.matrix = A * (self.matrix.norm() / A.norm())
-            self.forget()
+            self.shape, self.size, self.log_ridge = Adam(), Adam(), Adam()  # old slopes mislead
 
-    def balls(self, count: int) -> list[LocalBatch]:
-        """The rows nearest to random anchors."""
+    def draw_batches(self, count: int) -> list[LocalBatch]:
+        """The rows nearest to random batch centres, divided at random."""
         rows = self.rows.map(partial(apply_matrix, matrix=self.matrix))
-        at = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
-        size = min(BALL_ROWS, max(FEWEST, rows.n_rows // 2))
-        near = rows_around(rows, rows.block(at).X, size)
-        return [self.ball(index) for index in near]
-
-    def ball(self, index: Tensor) -> LocalBatch:
-        """Those rows, divided."""
-        F, Y, w = self.rows.block(index)
-        order = torch.from_numpy(self.rng.permutation(len(index))).to(F.device)
-        judged = order < max(1, round(JUDGED * len(index)))
-        return LocalBatch(Block(F, Y.double(), None if w is None else w.double()), judged)
+        centers = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
+        n = min(BATCH_ROWS, max(FEWEST_ROWS, rows.n_rows // 2))
+        batches = []
+        for index in rows_around(rows, rows.block(centers).X, n):  # (n,)
+            F, Y, w = self.rows.block(index)
+            order = torch.from_numpy(self.rng.permutation(len(index))).to(F.device)
+            is_validation = order < max(1, round(VALIDATION_SHARE * len(index)))
+            block = Block(F, Y.double(), None if w is None else w.double())
+            batches.append(LocalBatch(block, is_validation))
+        return batches

@@ -1,225 +1,212 @@
-"""Kernel, penalty and metric as small cells like them.
+"""Metric search: kernel, penalty and metric of least error in small cells.
 
-Descents (:mod:`.metric_descent`) of several kernels and shapes of the matrix race; at last
-cells vote (:mod:`.cell_comparison`) on those that came far and on what the scout found. Judges of
-the votes are kept from the descents.
+Metric descents (:mod:`.metric_descent`) start from several kernels and shapes of the matrix. Those
+that come furthest, and what the sample search chose, are compared on cells
+(:mod:`.cell_comparison`), whose validation rows no descent has seen.
 """
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, cached_property, partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from parkrr.data import ArraySource
-from parkrr.kernels import Kernel, Radial
+from parkrr.data import ArraySource, validation_positions
+from parkrr.kernels import Radial
 from parkrr.park import FitSettings
-from parkrr.tuning.cell_comparison import VOTER_ROWS, Best, Poll, Roll, roll
-from parkrr.tuning.metric_descent import Descent
-from parkrr.tuning.sample_search import Candidate, Note, best_lengthscale, error_of
+from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
+from parkrr.tuning.log import Candidate, OpenChoices, TuningLog
+from parkrr.tuning.metric_descent import MetricDescent
+from parkrr.tuning.sample_search import search_lengthscale
 
-SHARPENED = 2  # times, before the descent proper
-WARM_STEPS = 8  # before each sharpening
-HEAT = 16  # steps, after which the best kernel of each shape goes on
-DOUBT = 1.15  # errors of descents less than this apart may be in either order
-# Cells vote on those from 10,000 rows on: with fewer, rows that judge are too few, and log-loss of
-# digits held out became 0.031 and 0.068 where the balls had 0.025 and 0.023. They do not above
-# 200,000, for a vote divides all rows, and descents had too little time left.
-VOTED_ROWS = (10_000, 200_000)
-LAST_RUN = (40, 200)  # fewest and most steps of these, falling to zero
-ROWS_A_STEP = 40  # so many rows for each of them, in between
+JUMPS = 2  # to the average gradient outer product, before the descent proper
+JUMP_STEPS = 8  # before each of them
+FIRST_STEPS = 16  # after which the best kernel of each shape of the matrix goes on
+CLOSE = 1.15  # errors of descents less than this apart may be in either order
+# Close descents are compared on cells from 10,000 rows on: with fewer, validation rows are too few,
+# and log-loss of digits became 0.031 and 0.068 where batches chose 0.025 and 0.023. Not above
+# 200,000, for a comparison assigns all rows, and descents had too little time left.
+COMPARED_ROWS = (10_000, 200_000)
+LAST_STEPS = (40, 200)  # fewest and most steps of the best, decreasing to zero
+ROWS_PER_STEP = 40  # so many rows for each of them, in between
 MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
-FULL_COLUMNS = 100  # with more, only weights are learned
-SMALLEST_RIDGE = 1e-3  # to start from: below, slopes say little
-FIRST_STEPS, LAST_STEPS = (2.0,), (math.sqrt(2.0),)
-LOST = 1.005  # an error this much larger in float32, and the fit is in float64
-FARTHEST = 1e4  # from the lengthscale that a vote starts from
+MATRIX_COLUMNS = 100  # with more, only weights are learned
+SMALLEST_RIDGE = 1e-3  # to start from: below, slopes are flat
+FIRST_FACTORS, LAST_FACTORS = (2.0,), (math.sqrt(2.0),)  # between lengthscales
+LOSS = 1.005  # an error this much larger in float32, and the fit is in float64
+FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the last
 
 
 class DescentCandidate(NamedTuple):
-    """A guess on its way."""
+    """A candidate, the shape of the matrix it learns, "diagonal" or "full", and its descent."""
 
-    guess: Candidate
-    shape: str  # of the matrix, "full" or "diagonal"
-    descent: Descent
+    start: Candidate
+    shape: str
+    descent: MetricDescent
 
 
-@dataclass(frozen=True)
+@dataclass
 class MetricSearch:
-    """Descents and votes.
+    """Descents from the candidates of the sample search, and comparisons on cells."""
 
-    Parameters
-    ----------
-    park
-        Settings of the cells.
-    rows
-        Raw rows, targets scaled.
-    lengthscale, penalty, metric, precision
-        Whether each is to be chosen.
-    seed
-        Of voters, judges and anchors.
-    note
-        Keeps what was tried.
-    deadline
-        After which descents stop; votes go on.
-    """
+    settings: FitSettings  # of the cells
+    choices: OpenChoices
+    rows: ArraySource  # raw rows in canonical order, targets scaled
+    candidates: list[Candidate]  # to start from; the first is the baseline of all errors
+    seed: int  # of comparison cells and local batches
+    log: TuningLog
+    deadline: float  # of `time.perf_counter`, when descents stop; comparisons still run
 
-    park: FitSettings
-    rows: ArraySource
-    lengthscale: bool
-    penalty: bool
-    metric: bool
-    precision: bool
-    seed: int
-    note: Note
-    deadline: float
+    @cached_property
+    def is_validation(self) -> Tensor:
+        """Whether each row is a validation row, shape (n,)."""
+        places = validation_positions(self.rows.n_rows, self.settings.seed)
+        return places.to(self.rows.X.device)
 
-    def run(self, guesses: list[Candidate]) -> tuple[Candidate, torch.dtype]:
-        """The best of these and of what follows from them, and in what it should be fitted."""
-        who = roll(self.rows, guesses[0].predict, self.seed, self.park.seed)
-        found = [self.vote(guesses[0], who, () if self.metric else FIRST_STEPS)]
-        if self.metric:
-            found += [self.vote(guess, who, ()) for guess in self.raced(guesses, who)]
-        best = self.vote(min(found, key=error_of), who, LAST_STEPS)
-        if self.park.dtype == torch.float64 or not self.precision:
-            return best, self.park.dtype
-        kept = replace(self, lengthscale=False, penalty=False).vote(best, who, (), torch.float32)
-        return best, torch.float32 if kept.error <= LOST * best.error else torch.float64
+    def run(self) -> tuple[Candidate, torch.dtype]:
+        """The best candidate, and the dtype in which it should be fitted."""
+        compared = [
+            self.compare(self.candidates[0], () if self.choices.learn_metric else FIRST_FACTORS)
+        ]
+        if self.choices.learn_metric:
+            compared += [self.compare(candidate) for candidate in self.descend()]
+        best = self.compare(min(compared, key=attrgetter("error")), LAST_FACTORS)
+        if self.settings.dtype == torch.float64 or not self.choices.precision:
+            return best, self.settings.dtype
+        short = self.compare(best, dtype=torch.float32, fixed=True)
+        return best, torch.float32 if short.error <= LOSS * best.error else torch.float64
 
-    def raced(self, guesses: list[Candidate], who: Roll) -> list[Candidate]:
-        """What descents make of these."""
-        runners = self.runners(guesses, who)
-        for runner in runners:
-            for _ in range(SHARPENED):
-                runner.descent.advance(WARM_STEPS, falling=False, deadline=self.deadline)
-                runner.descent.sharpen(deadline=self.deadline)
-            runner.descent.advance(HEAT, falling=False, deadline=self.deadline)
-            if runner.descent.steps:
-                self.note_race(runner)
-        best = self.leaders([runner for runner in runners if runner.descent.steps], who)
-        steps = min(max(self.rows.n_rows // ROWS_A_STEP, LAST_RUN[0]), LAST_RUN[1])
-        for runner in best:
-            runner.descent.advance(steps, falling=True, deadline=self.deadline)
-            self.note_race(runner)
-        return [self.reached(runner) for runner in best]
+    def descend(self) -> list[Candidate]:
+        """What descents make of the candidates: the best of each shape of the matrix."""
+        started = self.start_descents()
+        for each in started:
+            for _ in range(JUMPS):
+                each.descent.advance(JUMP_STEPS, decreasing=False, deadline=self.deadline)
+                each.descent.jump_to_gradient_products(deadline=self.deadline)
+            each.descent.advance(FIRST_STEPS, decreasing=False, deadline=self.deadline)
+            if each.descent.steps:
+                self.note_descent(each)
+        best = self.select_best([each for each in started if each.descent.steps])
+        steps = min(max(self.rows.n_rows // ROWS_PER_STEP, LAST_STEPS[0]), LAST_STEPS[1])
+        for each in best:
+            each.descent.advance(steps, decreasing=True, deadline=self.deadline)
+            self.note_descent(each)
+        return [self.current(each) for each in best]
 
-    def leaders(self, runners: list[DescentCandidate], who: Roll) -> list[DescentCandidate]:
-        """The best kernel of each shape, for diagonals start slowly.
+    def start_descents(self) -> list[DescentCandidate]:
+        """One descent of weights a kernel, of features with scores, and one of a matrix, without.
 
-        Descents have errors on balls of their own. Where these differ little, cells vote, which
-        changed three of ten fits: HIGGS from 0.2045 to 0.2024, pol from 0.0552 to 0.0545 and
-        elevators from 0.3332 to 0.3320, on rows held out of training rows.
+        Where no candidate has scores beside its features, weights are learned without them.
         """
-        found, ranked = [], sorted(runners, key=lambda runner: runner.descent.error)
-        for shape in dict.fromkeys(runner.shape for runner in reversed(ranked)):  # slowest first
-            own = [runner for runner in ranked if runner.shape == shape]
-            least = own[0].descent.error
-            close = [runner for runner in own if runner.descent.error <= DOUBT * least]
-            if len(close) > 1 and VOTED_ROWS[0] <= self.rows.n_rows <= VOTED_ROWS[1]:
-                close.sort(key=lambda runner: self.vote(self.reached(runner), who, ()).error)
-            found.append(close[0])
-        return found
-
-    def runners(self, guesses: list[Candidate], who: Roll) -> list[DescentCandidate]:
-        """Weights for all columns and scores, matrices for the columns alone."""
-        kept = (~who.held_out).nonzero()[:, 0]
-        if len(kept) < 2:  # one to fit, one to judge
+        training = (~self.is_validation).nonzero()[:, 0]
+        if len(training) < 2:  # one to fit, one to validate
             return []
-        scores = any(guess.metric.knots is not None for guess in guesses)
-        most = MOST_VALUES // max(guess.metric.width(self.rows.X.shape[1]) for guess in guesses)
-        rows = replace(self.rows, index=kept).sample(most, self.seed)
+        d, n = self.rows.X.shape[1], self.rows.total_weight
+        any_scores = any(candidate.metric.knots is not None for candidate in self.candidates)
+        most = MOST_VALUES // max(candidate.metric.width(d) for candidate in self.candidates)
+        rows = replace(self.rows, index=training).sample(most, self.seed)
         columns: dict[str, ArraySource] = {}
-        found = []
-        for guess in guesses:
-            if guess.how not in columns:
-                see = partial(guess.metric.columns, dtype=torch.float64)
-                columns[guess.how] = rows.map(see).load()
-            for shape in ("diagonal", "full"):
-                if self.suits(guess, shape, scores):
-                    found.append(self.runner(guess, shape, columns[guess.how]))
-        return found
+        started = []
+        for candidate in self.candidates:
+            assert isinstance(candidate.kernel, Radial)
+            name, scores = candidate.map_name, candidate.metric.knots is not None
+            if name not in columns:
+                to_columns = partial(candidate.metric.columns, dtype=torch.float64)
+                columns[name] = rows.map(to_columns).load()
+            X, ridge = columns[name].X, candidate.penalty * n
+            weights = torch.ones(X.shape[1], dtype=torch.float64, device=X.device)
+            shapes = {"diagonal": weights} if scores or not any_scores else {}
+            if not scores and d <= MATRIX_COLUMNS:
+                shapes["full"] = torch.diag(weights)
+            for shape, matrix in shapes.items():
+                descent = MetricDescent(
+                    columns[name],
+                    candidate.kernel,
+                    matrix,
+                    ridge=max(ridge, SMALLEST_RIDGE) if self.choices.penalty else ridge,
+                    fixed=not self.choices.penalty,
+                    engine=self.settings.engine,
+                    seed=self.seed,
+                )
+                started.append(DescentCandidate(candidate, shape, descent))
+        return started
 
-    def suits(self, guess: Candidate, shape: str, scores: bool) -> bool:
-        """Whether that shape is tried on this guess's columns."""
-        if shape == "diagonal":
-            return guess.metric.knots is not None or not scores
-        return guess.metric.knots is None and self.rows.X.shape[1] <= FULL_COLUMNS
+    def select_best(self, started: list[DescentCandidate]) -> list[DescentCandidate]:
+        """The best kernel of each shape of the matrix, for diagonals start slowly.
 
-    def runner(self, guess: Candidate, shape: str, rows: ArraySource) -> DescentCandidate:
-        """The guess at the start."""
-        assert isinstance(guess.kernel, Radial)
-        matrix = torch.ones(rows.X.shape[1], dtype=torch.float64, device=rows.X.device)
-        ridge = guess.penalty * self.rows.total_weight
-        return DescentCandidate(
-            guess,
-            shape,
-            Descent(
-                rows,
-                guess.kernel,
-                torch.diag(matrix) if shape == "full" else matrix,
-                max(ridge, SMALLEST_RIDGE) if self.penalty else ridge,
-                not self.penalty,
-                self.park.engine,
-                self.seed,
-            ),
-        )
+        Descents have errors on batches of their own. Where these differ little, cells are compared,
+        which changed three of ten fits: HIGGS from 0.2045 to 0.2024, pol from 0.0552 to 0.0545 and
+        elevators from 0.3332 to 0.3320, on a holdout of training rows.
+        """
+        best, ranked = [], sorted(started, key=lambda each: each.descent.error)
+        for shape in dict.fromkeys(each.shape for each in reversed(ranked)):  # slowest first
+            alike = [each for each in ranked if each.shape == shape]
+            close = [e for e in alike if e.descent.error <= CLOSE * alike[0].descent.error]
+            if len(close) > 1 and COMPARED_ROWS[0] <= self.rows.n_rows <= COMPARED_ROWS[1]:
+                close.sort(key=lambda each: self.compare(self.current(each)).error)
+            best.append(close[0])
+        return best
 
-    def reached(self, runner: DescentCandidate) -> Candidate:
-        """Where a descent is, to be voted on."""
-        guess, descent = runner.guess, runner.descent
-        return guess._replace(
-            metric=guess.metric.with_matrix(descent.matrix),
+    def current(self, each: DescentCandidate) -> Candidate:
+        """The candidate with the matrix and the ridge that its descent has reached."""
+        descent = each.descent
+        return each.start._replace(
+            metric=each.start.metric.with_matrix(descent.matrix),
             penalty=descent.ridge / self.rows.total_weight,
-            how=f"{guess.how}, {runner.shape} matrix, step {len(descent.steps)}",
+            map_name=f"{each.start.map_name}, {each.shape} matrix, step {len(descent.steps)}",
         )
 
-    def note_race(self, runner: DescentCandidate) -> None:
-        """Keep how far it is."""
-        self.note("metric descent", runner.descent.error, **self.reached(runner).what)
+    def note_descent(self, each: DescentCandidate) -> None:
+        """Record how far a descent has come."""
+        candidate = self.current(each)._replace(error=each.descent.error)
+        self.log.note_candidate("metric descent", candidate)
 
-    def vote(
+    def compare(
         self,
-        guess: Candidate,
-        who: Roll,
-        steps: tuple[float, ...],
+        candidate: Candidate,
+        factors: tuple[float, ...] = (),
         dtype: torch.dtype = torch.float64,
+        fixed: bool = False,
     ) -> Candidate:
-        """The guess with the lengthscale and penalty of least error in cells."""
-        rows = self.rows.map(partial(guess.metric, dtype=dtype))
-        n = rows.total_weight
-        park = replace(
-            self.park,
-            kernel=guess.kernel,
-            n_cells=self.n_voters,
+        """The candidate with the lengthscale and penalty of least error in cells.
+
+        Without factors the lengthscale stays; if `fixed` so does the penalty. A candidate is
+        returned as it is where no cell has both training and validation rows.
+        """
+        rows, n = self.rows.map(partial(candidate.metric, dtype=dtype)), self.rows.total_weight
+        settings = replace(
+            self.settings,
+            kernel=candidate.kernel,
+            n_cells=max(self.settings.n_cells, math.ceil(rows.n_rows / CELL_ROWS)),
             centroids="uniform",
             n_candidates=1,
         )
-        _, cells = park.divide(rows, park.place(rows, self.seed))
-        voters = who.voters(cells, min(1.0, self.park.n_centers / n))
-        if not voters:
-            return guess
-        poll = Poll(voters, self.park.engine, guess.penalty * n, not self.penalty)
-        kernel, best = self.walked(poll, guess, steps)
-        found = guess._replace(kernel=kernel, error=best.error)
-        if self.penalty:
-            found = found._replace(penalty=best.ridge / n)
-        self.note("comparison on cells", found.error, **found.what, precision=str(dtype))
-        return found
-
-    @property
-    def n_voters(self) -> int:
-        """Cells of the size of a voter, or as many as there will be."""
-        return max(self.park.n_cells, math.ceil(self.rows.n_rows / VOTER_ROWS))
-
-    def walked(self, poll: Poll, guess: Candidate, steps: tuple[float, ...]) -> tuple[Kernel, Best]:
-        """The kernel with the lengthscale that voters like best, and what they say of it."""
-        kernel = guess.kernel
-        if not self.lengthscale or not isinstance(kernel, Radial):
-            return kernel, poll.best(kernel)
-        start = kernel.lengthscale
-        ends = (start / FARTHEST, start * FARTHEST)
-        found, best = best_lengthscale(
-            lambda at: poll.best(kernel.with_lengthscale(at)), start, steps, ends
+        _, cells = settings.divide(rows, settings.place(rows, self.seed))
+        comparison_cells = draw_comparison_cells(
+            cells,
+            self.is_validation,
+            self.candidates[0].predict,
+            center_share=min(1.0, self.settings.n_centers / n),
+            seed=self.seed,
         )
-        return kernel.with_lengthscale(found), best
+        if not comparison_cells:
+            return candidate
+        fixed = fixed or not self.choices.penalty
+        engine, ridge = self.settings.engine, candidate.penalty * n
+        comparison = CellComparison(comparison_cells, engine, ridge, fixed)
+        kernel = candidate.kernel
+        if self.choices.lengthscale and isinstance(kernel, Radial):
+            start, with_length = kernel.lengthscale, kernel.with_lengthscale
+            find = cache(lambda length: comparison.find_ridge(with_length(length)))
+            bounds = (start / FARTHEST, start * FARTHEST)
+            length = search_lengthscale(lambda x: find(x).error, start, factors, bounds)
+            kernel, best = with_length(length), find(length)
+        else:
+            best = comparison.find_ridge(kernel)
+        penalty = candidate.penalty if fixed else best.ridge / n
+        candidate = candidate._replace(kernel=kernel, error=best.error, penalty=penalty)
+        self.log.note_candidate("comparison on cells", candidate, precision=str(dtype))
+        return candidate

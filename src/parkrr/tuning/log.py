@@ -1,0 +1,88 @@
+"""What was chosen, what it was compared with, and the seconds it took."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from parkrr.kernels import FeatureMap, Kernel
+from parkrr.park import CoarseModel
+from parkrr.runtime import Tick
+
+
+@dataclass(frozen=True)
+class OpenChoices:
+    """What is left open: for each choice whether it is."""
+
+    families: tuple[Kernel, ...]  # kernels to choose from, or the one that is given
+    lengthscale: bool
+    penalty: bool
+    metric: FeatureMap | str  # a map, or "euclidean", "standard", "learned" or "auto"
+    learn_metric: bool  # whether a feature map is learned; the lengthscale is then open too
+    blend: bool
+    coarse: bool
+    precision: bool
+
+
+class Candidate(NamedTuple):
+    """A kernel, a feature map and a penalty, with their error on validation rows."""
+
+    kernel: Kernel
+    metric: FeatureMap
+    penalty: float
+    error: float  # relative to that of a constant or of a baseline
+    map_name: str  # such as "standard" or "scores, diagonal matrix, step 232"
+    model: CoarseModel  # one model of the sample, behind the map of the sample search
+
+    def predict(self, X: Tensor) -> Tensor:
+        """Predictions (n, t) of the model of the sample at raw rows X (n, d)."""
+        return self.model(self.metric(X, self.model.centers.dtype))
+
+
+class Chosen(NamedTuple):
+    """What a fit decided.
+
+    Parameters
+    ----------
+    params : dict
+        Parameters of the estimator that fit the same model, with nothing left to choose.
+    tried : list of dict
+        What was compared: its "step", its "error" on validation rows, and what it was.
+    seconds : dict of str to float
+        Seconds that each step of the search took.
+    uncertainty : str
+        How the width of prediction intervals varies, "constant", "posterior" or "learned"; for a
+        classifier how scores become probabilities, "temperature", "platt" or "isotonic".
+    """
+
+    params: dict[str, Any]
+    tried: list[dict[str, object]]
+    seconds: dict[str, float]
+    uncertainty: str
+
+
+@dataclass
+class TuningLog:
+    """What has been compared so far, and the seconds of each finished step."""
+
+    tried: list[dict[str, object]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    tick: Tick = lambda steps: None  # is called after each step
+    started: float = field(default_factory=time.perf_counter)
+
+    def note(self, step: str, error: float, **what: object) -> None:
+        """Record one comparison."""
+        self.tried.append({"step": step, **what, "error": error})
+
+    def note_candidate(self, step: str, candidate: Candidate, **what: object) -> None:
+        """Record the error of a candidate, and what it is."""
+        kernel, _, penalty, error, map_name, _ = candidate
+        self.note(step, error, kernel=repr(kernel), metric=map_name, penalty=penalty, **what)
+
+    def finish_step(self, step: str) -> None:
+        """Record the seconds since the step before."""
+        now = time.perf_counter()
+        self.seconds[step] = now - self.started
+        self.started = now
+        self.tick(1)
