@@ -6,13 +6,10 @@ can be built and can predict without an index out of range, a wrong dtype or a n
 finite. Start at :func:`check_model` and :func:`check_estimator`.
 """
 
-import re
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, fields
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union
 
-import msgspec
 import torch
 from msgspec import Meta
 from torch import Tensor
@@ -21,6 +18,7 @@ from parkrr.data import PERIODS, Category, DateTime, Number, TableEncoder
 from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
+from parkrr.persistence.plain_data import check_schema, define, define_like, require
 from parkrr.uncertainty import LEVELS
 
 Tensors = Mapping[str, Tensor]
@@ -28,25 +26,6 @@ Facts = dict[str, Any]
 AxisLengths = dict[str, int]
 
 # Plain data.
-
-
-def define(name: str, /, **types: Any) -> Any:
-    """The schema of an object with exactly these fields."""
-    return msgspec.defstruct(name, list(types.items()), forbid_unknown_fields=True)
-
-
-def define_like(kind: type, types: Mapping[Any, Any], defaults: bool = False, **tag: str) -> Any:
-    """The schema of an object with the fields of a dataclass, some of their types replaced.
-
-    With `defaults`, a field that has a default may be missing, as in files from before it existed.
-    """
-    hints = get_type_hints(kind)
-    rows: list[Any] = []
-    for field in fields(kind):
-        row = (field.name, types.get(hints[field.name], hints[field.name]))
-        rows.append((*row, field.default) if defaults and field.default is not MISSING else row)
-    return msgspec.defstruct(kind.__name__, rows, forbid_unknown_fields=True, **tag)  # type: ignore[arg-type]
-
 
 OBJECT = dict[str, Any]
 SCALAR: Any = str | bool | int | float | None
@@ -119,36 +98,6 @@ AFFINE = define(
     "affine", name=Literal["temperature", "platt"], factor=list[float], offset=list[float]
 )
 ISOTONIC = define("isotonic", name=str, scores=list[list[float]], values=list[list[float]])
-WORDING = (
-    (r"^Object missing required field `(.*)`", r"must have '\1'"),
-    (r"^Object contains unknown field `(.{,50}).*`", r"cannot have '\1'"),
-    (r"^Invalid (?:enum )?value (.{,50}).*", r"cannot be \1"),
-    (r"^Expected ", "must be "),
-    (r"^Number out of range", "must fit 64 bits"),
-    (r"`", ""),
-)
-
-
-def check_plain(where: str, data: Any, schema: Any) -> None:
-    """Refuse plain data that break a schema, such as "kernel.nu must be float, got 'a'"."""
-    try:
-        msgspec.convert(data, schema)
-    except msgspec.ValidationError as error:
-        rule, _, path = str(error).partition(" - at `$")
-        for pattern, wording in WORDING:
-            rule = re.sub(pattern, wording, rule, flags=re.DOTALL)
-        if rule.startswith("must be") and "[...]" not in path:
-            for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
-                data = data[name or int(index)]
-            rule = f"{rule.partition(', got')[0]}, got {repr(data)[:50]}"
-        raise ValueError(f"{where}{path.rstrip('`')} {rule}") from error
-
-
-def require(holds: bool, rule: str) -> None:
-    """Raise the rule as a ValueError unless it holds."""
-    if not holds:
-        raise ValueError(rule)
-
 
 # Tensors.
 
@@ -251,7 +200,7 @@ def check_below(name: str, numbers: Tensor, count: int) -> None:
 
 def check_model(tensors: Tensors, about: Facts) -> None:
     """Refuse tensors and plain data from which no model can be built."""
-    check_plain("file", about, FILE)
+    check_schema("file", about, FILE)
     rules = MODEL | (COARSE if about["coarse_kernel"] else {})
     if "metric.origin" in tensors:  # without an origin there is no feature map
         rules |= {name: rule for name, rule in METRIC.items() if name in tensors}
@@ -280,7 +229,7 @@ def check_model(tensors: Tensors, about: Facts) -> None:
 
 def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collection[str]) -> None:
     """Refuse facts and tensors from which no estimator with these parameters can be built."""
-    check_plain("facts", facts, FACTS)
+    check_schema("facts", facts, FACTS)
     check_params("params", facts["params"], params)
     check_params("chosen.params", facts["chosen"]["params"], params)
     Q, e = model.centroids.shape
@@ -300,15 +249,15 @@ def check_params(where: str, data: Facts, known: Collection[str]) -> None:
     check_names(where, data, [name for name in known if name in data])
     for name, value in data.items():
         if not isinstance(value, dict):
-            check_plain(f"{where}.{name}", value, SCALAR)
+            check_schema(f"{where}.{name}", value, SCALAR)
             continue
         require(len(value) == 1, f"{where}.{name} must be an object with one field")
         [(kind, inner)] = value.items()
         require(kind in PARAMS, f"{where}.{name} cannot be {kind[:50]!r}")
-        check_plain(f"{where}.{name}", inner, PARAMS[kind])
+        check_schema(f"{where}.{name}", inner, PARAMS[kind])
     engine, progress = data.get("engine", "local"), data.get("progress", True)
-    check_plain(f"{where}.engine", engine, Literal["local", "ray"])
-    check_plain(f"{where}.progress", progress, bool)
+    check_schema(f"{where}.engine", engine, Literal["local", "ray"])
+    check_schema(f"{where}.progress", progress, bool)
 
 
 def check_features(facts: Facts, d: int) -> None:
@@ -341,7 +290,7 @@ def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
     intervals, one = facts["uncertainty"], facts["one_output"]
     require(facts["classes"] is None, "classes of a regressor must be null")
     require(not one or lengths["t"] == 1, "one_output must be false with several outputs")
-    check_plain("uncertainty", intervals, INTERVALS)
+    check_schema("uncertainty", intervals, INTERVALS)
     learned = intervals["how"] == "learned"
     require(learned == (intervals["kernel"] is not None), "only a learned scale has a kernel")
     names = (*TARGETS, *(INTERVAL_ENDS if INTERVAL_ENDS[0] in more else ()))
@@ -366,7 +315,7 @@ def check_classifier(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
         require(calibration == {} and not more, "a single class has no probabilities")
         return
     isotonic = calibration.get("name") == "isotonic"
-    check_plain("uncertainty", calibration, ISOTONIC if isotonic else AFFINE)
+    check_schema("uncertainty", calibration, ISOTONIC if isotonic else AFFINE)
     for name in ("scores", "values") if isotonic else ("factor", "offset"):
         require(len(calibration[name]) == t, f"uncertainty.{name} must have {t} entries")
     for j in range(t if isotonic else 0):
