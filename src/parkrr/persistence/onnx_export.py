@@ -1,10 +1,10 @@
 """A fitted model as an ONNX file. Start at :func:`to_onnx`.
 
-The graph does what Algorithm 2 does and in the same order: rows are sorted by cell, and a loop
-takes each cell to its own rows, a block at a time, so that a row costs the centres of its own cells
-and not of all. The map, the routing and all sums are float64; kernel values are in the dtype that
-the fit found necessary in each cell, for in onnxruntime an entry of a kernel matrix takes 6 ns in
-float64 and 0.6 in float32.
+The graph does what Algorithm 2 does, in the same order: rows are sorted by cell, and a loop applies
+each cell to its own rows, a block at a time, so that a row costs the centres of its own cells only.
+The feature map, the choice of cells and all sums are float64. Kernel values have the dtype that the
+fit found necessary in each cell: in onnxruntime an entry of a kernel matrix takes 6 ns in float64
+and 0.6 ns in float32. Docstrings name the method that each function repeats.
 """
 
 import json
@@ -14,35 +14,41 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from parkrr.data import TableEncoder, atomic_write
+from parkrr.data import Columns, Number, publishing
 from parkrr.errors import ParameterError
-from parkrr.kernels import KERNELS
-from parkrr.park import Cell, Model
-from parkrr.persistence.onnx_graph import Graph, Value
-from parkrr.persistence.onnx_parts import (
-    Array,
-    Cells,
-    array,
-    decisions,
-    distances,
-    mapped,
-    probabilities,
-    shares_of,
-    without_gaps,
+from parkrr.kernels import (
+    KERNELS,
+    FeatureMap,
+    Gaussian,
+    InnerProductBlock,
+    Kernel,
+    KernelBlock,
+    Matern,
+    Polynomial,
+    PolynomialBlock,
+    Radial,
+    coordinate_limit,
 )
-from parkrr.uncertainty import Predictor
+from parkrr.park import Cell, Model
+from parkrr.partition import Blend
+from parkrr.persistence.onnx_graph import Graph, Value
+from parkrr.uncertainty import Affine, Calibration, Isotonic, Predictor
 
-# Rows of one cell that are answered at a time; 64 took as long. Blocks are filled up with zeros,
+Array = NDArray[Any]
+# Rows of one cell that are predicted at a time; 64 took as long. Blocks are filled up with zeros,
 # so with many outputs they are shorter: 256 rows by 1,000 outputs of 500 cells are a gigabyte.
 BLOCK_ROWS, FEWEST_ROWS, BLOCK_NUMBERS = 256, 16, 2**13
 ROUTED_NUMBERS = 2**22  # distances to centroids at a time, 32 MB
+LARGEST_FEATURE = 1e38  # as in FeatureMap
 
 
 class ExportedModel(Protocol):
-    """What is asked of a fitted estimator."""
+    """The part of a fitted estimator that is exported."""
 
-    columns_: TableEncoder | None
+    columns_: Columns | None
     n_features_in_: int
 
     def _predictor(self) -> Predictor: ...
@@ -63,193 +69,376 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
     >>> model = ParKRegressor("gaussian", 1e-6).fit(X, np.sin(X[:, 0]))
     >>> path = tempfile.mkdtemp() + "/sine.onnx"
     >>> to_onnx(model, path)
-    >>> [answer] = onnxruntime.InferenceSession(path).run(["prediction"], {"X": X[:3]})
-    >>> bool(np.allclose(answer, model.predict(X[:3])))
+    >>> [y] = onnxruntime.InferenceSession(path).run(["prediction"], {"X": X[:3]})
+    >>> bool(np.allclose(y, model.predict(X[:3])))
     True
     """
-    answering, d = model._predictor(), model.n_features_in_
-    check_kernels(answering.model)
-    graph = Graph()
-    X = Value(graph, "X", np.float64)
-    rows = X if model.columns_ is None else without_gaps(X, model.columns_)
-    F = predicted(answering.model, rows)  # (n, t)
-    names = getattr(model, "feature_names_in_", None)
-    facts = {"features": None if names is None else list(names)}
-    outputs = answers(answering, F)
-    with atomic_write(Path(path)) as temporary:
-        graph.write(temporary, {X: ["n", d]}, outputs, {"parkrr": json.dumps(facts)})
-
-
-def check_kernels(model: Model) -> None:
-    """Refuse kernels whose formula is not known here."""
-    kernels = [model.kernel, *([] if model.coarse is None else [model.coarse.kernel])]
-    for kernel in kernels:
+    predictor = model._predictor()
+    park, classes = predictor.model, predictor.classes
+    for kernel in [park.kernel, *([] if park.coarse is None else [park.coarse.kernel])]:
         if type(kernel) not in KERNELS.values():
             raise ParameterError(
-                f"to_onnx knows the kernels of parkrr ({sorted(KERNELS)}), got {kernel!r}; keep "
+                f"to_onnx exports the kernels of parkrr ({sorted(KERNELS)}), got {kernel!r}; keep "
                 f"such a model in Python"
             )
-
-
-def answers(answering: Predictor, F: Value) -> dict[str, tuple[Value, Sequence[Any]]]:
-    """Outputs by name with their shapes, of values F (n, t): Answering.predictions and so on."""
-    t = len(answering.model.intercept)
-    if answering.classes is None:
-        flat = F.reshape(-1) if answering.one_output else F
-        return {"prediction": (flat, ["n"] if answering.one_output else ["n", t])}
-    k, calibration = len(answering.classes), answering.calibration
-    D = decisions(calibration, F, t)
-    if k == 2:
-        number = D.above(0.0).cast(np.int64).reshape(-1)
+    graph = Graph()
+    X = Value(graph, "X", np.float64)
+    rows = X if model.columns_ is None else fill_missing(X, model.columns_)
+    t = len(park.intercept)
+    F = predict(park, rows)  # (n, t)
+    outputs: dict[str, tuple[Value, Sequence[Any]]]
+    if classes is None:
+        one = predictor.one_output
+        outputs = {"prediction": (F.reshape(-1), ["n"]) if one else (F, ["n", t])}
     else:
-        number = F.graph.node("ArgMax", D, dtype=np.int64, axis=1, keepdims=0)
-    label = F.graph.constant(labels(answering.classes)).gather(number)
-    P = probabilities(calibration, F, t)
-    return {"label": (label, ["n"]), "probability": (P, ["n", k])}
+        D = decide(predictor.calibration, F, t)
+        if len(classes) == 2:
+            number = D.above(0.0).cast(np.int64).reshape(-1)
+        else:
+            number = graph.node("ArgMax", D, dtype=np.int64, axis=1, keepdims=0)
+        label = graph.constant(encode_labels(classes)).gather(number)
+        P = estimate_probabilities(predictor.calibration, F, t)
+        outputs = {"label": (label, ["n"]), "probability": (P, ["n", len(classes)])}
+    names = getattr(model, "feature_names_in_", None)
+    features = json.dumps({"features": None if names is None else list(names)})
+    with publishing(Path(path)) as temporary:
+        graph.write(temporary, {X: ["n", model.n_features_in_]}, outputs, {"parkrr": features})
 
 
-def labels(classes: Array) -> Array:
-    """Labels as ONNX can hold them: words, whole numbers, truth values or numbers."""
+def encode_labels(classes: Array) -> Array:
+    """Labels as ONNX can hold them: strings, integers, booleans or floats."""
     if classes.dtype.kind in "UO" and all(isinstance(label, str) for label in classes):
         return classes.astype(object)
     kinds = {"i": np.int64, "u": np.int64, "b": np.bool_, "f": np.float64}
     if classes.dtype.kind not in kinds:
         raise ParameterError(
-            f"labels must be words or numbers for to_onnx, got {classes.tolist()[:5]}; fit the "
+            f"labels must be strings or numbers for to_onnx, got {classes.tolist()[:5]}; fit the "
             f"model to their names"
         )
     return classes.astype(kinds[classes.dtype.kind])
 
 
-class Routed(NamedTuple):
-    """Rows on their way to the cells."""
+def to_array(tensor: Tensor, dtype: torch.dtype = torch.float64) -> Array:
+    """A tensor as an array of that dtype."""
+    array: Array = tensor.detach().cpu().to(dtype).numpy()
+    return array
+
+
+def numpy_float(dtype: torch.dtype) -> "np.dtype[Any]":
+    """The dtype of numpy for float64 or float32."""
+    return np.dtype(np.float64 if dtype == torch.float64 else np.float32)
+
+
+# From rows to features.
+
+
+def fill_missing(X: Value, columns: Columns) -> Value:
+    """Columns of numbers (n, c), missing values filled and flagged, (n, d): Columns.encode."""
+    others = [column.name for column in columns.columns if not isinstance(column, Number)]
+    if others:
+        raise ParameterError(
+            f"to_onnx needs columns of numbers, but {others} are categories, dates or times; turn "
+            f"them into numbers before the fit, or serve the file of save(), which encodes them"
+        )
+    numbers = [column for column in columns.columns if isinstance(column, Number)]
+    graph = X.graph
+    missing = graph.node("Or", *(graph.node(kind, X, dtype=bool) for kind in ("IsNaN", "IsInf")))
+    fills = np.array([column.fill for column in numbers])
+    filled = graph.node("Where", missing, fills, X, dtype=X.dtype)
+    both = graph.concatenate([filled, missing.cast(X.dtype)], axis=1)  # (n, 2 c)
+    pairs = [[k, len(numbers) + k] if c.flagged else [k] for k, c in enumerate(numbers)]
+    return both.gather(np.array([k for pair in pairs for k in pair]), axis=1)
+
+
+def map_features(metric: FeatureMap, X: Value, dtype: torch.dtype) -> Value:
+    """Rows X (n, d) as the kernel gets them, (n, e): FeatureMap.__call__."""
+    if metric.origin is None:
+        return X.cast(numpy_float(dtype))
+    d = len(metric.origin)
+    F = X - to_array(metric.origin)
+    if metric.scale is not None:
+        largest = float(np.finfo(np.float64).max)
+        F = F.clip(-largest, largest) * to_array(metric.scale)
+    F = limit_features(F, d, dtype)
+    if metric.knots is not None and metric.levels is not None:
+        scores = interpolate(X, to_array(metric.knots), to_array(metric.levels))
+        F = X.graph.concatenate([F, scores.cast(F.dtype)], axis=1)
+    if metric.matrix is None:
+        return F
+    matrix, F = to_array(metric.matrix.to(dtype)), F.cast(np.float64)
+    F = F * matrix if matrix.ndim == 1 else F @ matrix
+    return limit_features(F, metric.width(d), dtype)
+
+
+def limit_features(F: Value, width: int, dtype: torch.dtype) -> Value:
+    """Rows (n, width) in a dtype that may be narrower, kept where |x|^2 is finite."""
+    limit = min(LARGEST_FEATURE, coordinate_limit(width, dtype))
+    return F.clip(-limit, limit).cast(numpy_float(dtype))
+
+
+def interpolate(values: Value, knots: Array, levels: Array) -> Value:
+    """Piecewise linear functions with knots (c, k), at values (n, c): FeatureMap.scores.
+
+    ONNX has no search in a sorted table. Bisection takes log2(k) steps on (n, c); counting the
+    knots below each value takes (n, c, k), 2 GB for 256 knots, 9 features and 10^5 rows.
+    """
+    graph, halvings = values.graph, max(1, (knots.shape[1] - 1).bit_length())
+    more = ((0, 0), (0, 2**halvings - knots.shape[1]))
+    table = graph.constant(np.pad(knots, more, constant_values=np.inf).reshape(-1))
+    heights = graph.constant(np.pad(levels, more, mode="edge").reshape(-1))
+    inside = values.clip(knots[:, 0], knots[:, -1])
+    first = 2**halvings * np.arange(len(knots))  # (c,)  where each function begins
+    below = graph.zeros_like(values, np.int64)  # (n, c)  the number of knots below
+    for step in (2**power for power in reversed(range(halvings))):
+        probe = table.gather(below + (first + step - 1))
+        below = below + probe.below(inside).cast(np.int64) * step
+    right = below.clip(1) + first
+    low, high = table.gather(right - 1), table.gather(right)
+    width = (high * 0.5 - low * 0.5).clip(float(np.finfo(np.float64).tiny))
+    part = ((inside * 0.5 - low * 0.5) / width).clip(0.0, 1.0)
+    base = heights.gather(right - 1)
+    return base + (heights.gather(right) - base) * part
+
+
+# From features to cells.
+
+
+class RoutedRows(NamedTuple):
+    """Rows with the cells that predict them."""
 
     rows: Value  # (n, e)  mapped
-    cells: Value  # (n, k)  that may answer
-    shares: Value | None  # (n, k), of each row they add up to one; None if k = 1
-    coarse: Value | None  # (n, t)  what the coarse level says
+    cells: Value  # (n, k)
+    shares: Value | None  # (n, k)  of each row they add up to one; None if k = 1
+    coarse: Value | None  # (n, t)  values of the coarse level
 
 
-def predicted(model: Model, X: Value) -> Value:
-    """The model at rows X (n, d), (n, t): Model.predict."""
-    routed = route_all(model, X)
-    out = from_cells(model, routed) + array(model.intercept)
-    return out if routed.coarse is None else out + routed.coarse
+def predict(model: Model, X: Value) -> Value:
+    """The model at rows X (n, d), (n, t): Model.predict.
 
-
-def route_all(model: Model, X: Value) -> Routed:
-    """Map rows X (n, d) and find their cells, a run of rows at a time."""
-    coarse = 0 if model.coarse is None else len(model.coarse.centers)
-    widest = max(len(model.centroids), coarse, 2 * model.centroids.shape[1])
-    longest = max(1, ROUTED_NUMBERS // widest)
-    found = in_runs(X, longest, lambda run: [v for v in route(model, run) if v is not None])
-    rows, cells, *more = found
-    shares = more.pop(0) if model.blend.n_blended(len(model.centroids)) > 1 else None
-    return Routed(rows, cells, shares, more.pop() if more else None)
-
-
-def in_runs(X: Value, longest: int, work: Callable[[Value], list[Value]]) -> list[Value]:
-    """work(rows) of runs of at most `longest` rows of X (n, d), one after the other, (n, ...).
-
-    A loop of ONNX stacks equal shapes, so runs are equally long and zeros fill up the last.
+    Rows are mapped and routed in runs. A loop of ONNX stacks equal shapes, so the runs are equally
+    long and zeros fill up the last.
     """
+    n_coarse = 0 if model.coarse is None else len(model.coarse.centers)
+    widest = max(len(model.centroids), n_coarse, 2 * model.centroids.shape[1])
+    longest = max(1, ROUTED_NUMBERS // widest)
     n = X.size(0)
     runs = ((n + (longest - 1)) // longest).clip(1)
     length = (n + runs - 1) // runs
-    padded = X.padded(runs * length - n)
-    found = X.graph.loop(runs, lambda i: work(padded.slice(i * length, (i + 1) * length)))
-    return [part.unstacked().slice(0, n) for part in found]
+    padded = X.pad_rows(runs * length - n)
+
+    def route_run(i: Value) -> list[Value]:
+        run = padded.slice(i * length, (i + 1) * length)
+        return [value for value in route(model, run) if value is not None]
+
+    rows, cells, *more = (part.merge_blocks().slice(0, n) for part in X.graph.loop(runs, route_run))
+    shares = more.pop(0) if model.blend.n_answering(len(model.centroids)) > 1 else None
+    out = predict_cells(model, RoutedRows(rows, cells, shares, None)) + to_array(model.intercept)
+    return out + more.pop() if more else out
 
 
-def route(model: Model, X: Value) -> Routed:
+def route(model: Model, X: Value) -> RoutedRows:
     """Map rows X (n, d) and find their cells: Blend.answers."""
     graph, dtype = X.graph, model.centroids.dtype
-    rows = mapped(model.metric, X, dtype)
-    k = model.blend.n_blended(len(model.centroids))
-    D = distances(model.kernel, rows.cast(np.float64), model.centroids)  # (n, Q)
-    coarse = None if model.coarse is None else coarse_values(model, rows)
+    rows, coarse = map_features(model.metric, X, dtype), None
+    k = model.blend.n_answering(len(model.centroids))
+    D = order_by_distance(model.kernel, rows.cast(np.float64), model.centroids)  # (n, Q)
+    if model.coarse is not None:  # CoarseModel.__call__
+        Z = model.coarse.centers
+        level = Cell(model.coarse.kernel.against(Z), model.coarse.weights.to(Z.dtype))
+        coarse = ExportedCells(graph, model.coarse.kernel, [level])(graph.integers(0), rows)
     if k == 1:
         cells = graph.node("ArgMin", D, dtype=np.int64, axis=1, keepdims=1)
-        return Routed(rows, cells, None, coarse)
-    kinds = [np.float64, np.int64]
-    near, cells = graph.nodes("TopK", [D, graph.whole(k + 1)], kinds, axis=1, largest=0)
-    shares = shares_of(model.blend, near - near.slice(0, 1, axis=1), k, dtype)
-    return Routed(rows, cells.slice(0, k, axis=1), shares, coarse)
+        return RoutedRows(rows, cells, None, coarse)
+    dtypes = [np.float64, np.int64]
+    near, cells = graph.nodes("TopK", [D, graph.integers(k + 1)], dtypes, axis=1, largest=0)
+    shares = share_cells(model.blend, near - near.slice(0, 1, axis=1), k, dtype)
+    return RoutedRows(rows, cells.slice(0, k, axis=1), shares, coarse)
 
 
-def coarse_values(model: Model, rows: Value) -> Value:
-    """The coarse level at mapped rows (n, e), (n, t): CoarseModel.__call__."""
-    assert model.coarse is not None
-    Z = model.coarse.centers
-    level = Cell(model.coarse.kernel.against(Z), model.coarse.weights.to(Z.dtype))
-    return Cells(rows.graph, model.coarse.kernel, [level]).at(rows.graph.whole(0), rows)
+def order_by_distance(kernel: Kernel, Z: Value, centroids: Tensor) -> Value:
+    """Numbers (n, Q) that sort cells by distance to mapped rows Z (n, e): Kernel.distance."""
+    block = kernel.distance(centroids.double())
+    G = Z.graph.node("Gemm", Z, *split_bias(block), transB=1)
+    if isinstance(block, PolynomialBlock) and block.diag is not None:
+        return apply_profile(kernel, G) * -2.0 + to_array(block.diag)
+    return G
 
 
-def from_cells(model: Model, routed: Routed) -> Value:
-    """Answers of the cells, added with their shares, (n, t): Model.at."""
-    k = model.blend.n_blended(len(model.centroids))
-    t, n = len(model.intercept), routed.rows.size(0)
+def share_cells(blend: Blend, excess: Value, k: int, dtype: torch.dtype) -> Value:
+    """Shares (n, k) of the nearest cells: Blend.shares.
+
+    `excess` (n, k + 1) is the distance to each of the nearest centroids less the smallest one.
+    """
+    reach = excess.slice(k, k + 1, axis=1).clip(torch.finfo(dtype).tiny, blend.width)
+    weights = (-(excess.slice(0, k, axis=1) / reach) + 1.0).clip(0.0)
+    weights = weights * weights
+    return weights / weights.sum(1, keepdims=True)
+
+
+def predict_cells(model: Model, routed: RoutedRows) -> Value:
+    """Values of the cells, added by their shares, (n, t): Model.at."""
+    graph, t, n = routed.rows.graph, len(model.intercept), routed.rows.size(0)
+    k = model.blend.n_answering(len(model.centroids))
     most = max(FEWEST_ROWS, min(BLOCK_ROWS, BLOCK_NUMBERS // t))
-    pairs = pieces(routed, n * k, most)
-    ask = cell_answers(model, routed.rows.graph)
+    blocks = sort_by_cell(routed, n * k, most)
+    evaluate = export_cells(model, graph)
 
-    def one(at: Value) -> list[Value]:
-        start, stop = pairs.starts.gather(at), pairs.stops.gather(at)
-        rows = routed.rows.gather(pairs.number.slice(start, stop) // k)
-        values = ask(pairs.cell.gather(start), rows)
-        return [values.padded(-(stop - start) + most)]
+    def predict_block(i: Value) -> list[Value]:
+        start, stop = blocks.starts.gather(i), blocks.stops.gather(i)
+        rows = routed.rows.gather(blocks.pair.slice(start, stop) // k)
+        values = evaluate(blocks.cell.gather(start), rows)
+        return [values.pad_rows(-(stop - start) + most)]
 
-    graph = routed.rows.graph
-    [blocks] = graph.loop(pairs.starts.size(0), one)  # (p', most, t)
-    values = blocks.unstacked().gather(pairs.place)  # (p, t)
-    nothing = graph.filled(0.0, np.float64, n * k, t)
-    out = graph.node("ScatterND", nothing, pairs.number.reshape(-1, 1), values)
+    [stacked] = graph.loop(blocks.starts.size(0), predict_block)  # (p', most, t)
+    values = stacked.merge_blocks().gather(blocks.position)  # (p, t)
+    zeros = graph.full(graph.integers(n * k, t), 0.0, np.float64)
+    out = graph.node("ScatterND", zeros, blocks.pair.reshape(-1, 1), values)
     if routed.shares is None:
         return out
     return (out.reshape(n, k, t) * routed.shares.reshape(n, k, 1)).sum(1)
 
 
-class Pieces(NamedTuple):
+class CellBlocks(NamedTuple):
     """Pairs of row and cell, p of them, sorted by cell and cut into blocks."""
 
-    number: Value  # (p,)  of row i and its j-th cell: i k + j
+    pair: Value  # (p,)  of row i and its j-th cell: i k + j
     cell: Value  # (p,)
     starts: Value  # (p',)  of blocks, each of rows of one cell
     stops: Value  # (p',)
-    place: Value  # (p,)  among all rows of all blocks, were they full
+    position: Value  # (p,)  among the rows of all blocks, were they full
 
 
-def pieces(routed: Routed, n_pairs: Value, most: int) -> Pieces:
-    """Which cells are asked about which rows, at most so many at a time."""
-    graph = n_pairs.graph
-    cells, kept = routed.cells.reshape(-1), None
+def sort_by_cell(routed: RoutedRows, n_pairs: Value, most: int) -> CellBlocks:
+    """Pairs of row and cell with a share above zero, in blocks of at most `most` rows."""
+    graph, cells, kept = n_pairs.graph, routed.cells.reshape(-1), None
     if routed.shares is not None:
         kept = routed.shares.reshape(-1).above(0.0).nonzero()  # (p,)
         cells, n_pairs = cells.gather(kept), kept.size(0)
-    kinds = [np.int64, np.int64]
-    cell, order = graph.nodes("TopK", [cells, n_pairs], kinds, axis=0, largest=0)  # a sort
+    dtypes = [np.int64, np.int64]
+    cell, order = graph.nodes("TopK", [cells, n_pairs], dtypes, axis=0, largest=0)  # a sort
     _, first, own = graph.nodes("Unique", [cell], [np.int64] * 3)
-    at = graph.filled(1, np.int64, n_pairs).before()  # (p,)  0, 1, 2, ...
-    rank = (at - first.gather(own)) % most  # within its block
+    index = graph.full(n_pairs, 1, np.int64).sum_before()  # (p,)  0, 1, 2, ...
+    rank = (index - first.gather(own)) % most  # within its block
     begins = rank.equals(0)
     starts = begins.nonzero()
-    stops = graph.joined([starts.slice(1, np.iinfo(np.int64).max), n_pairs], axis=0)
-    block = begins.cast(np.int64).before() + begins.cast(np.int64) - 1
-    number = order if kept is None else kept.gather(order)
-    return Pieces(number, cell, starts, stops, block * most + rank)
+    stops = graph.concatenate([starts.slice(1, np.iinfo(np.int64).max), n_pairs], axis=0)
+    block = begins.cast(np.int64).sum_before() + begins.cast(np.int64) - 1
+    pair = order if kept is None else kept.gather(order)
+    return CellBlocks(pair, cell, starts, stops, block * most + rank)
 
 
-def cell_answers(model: Model, graph: Graph) -> Callable[[Value, Value], Value]:
-    """Values (n, t) of cell q (1,) at mapped rows (n, e), in the dtype that the cell needs."""
+# The values of a cell.
+
+
+def export_cells(model: Model, graph: Graph) -> Callable[[Value, Value], Value]:
+    """A function of cell q (1,) and mapped rows (n, e): values (n, t), in the dtype of the cell."""
     wide = np.array([cell.weights.dtype == torch.float64 for cell in model.cells])
     groups = []
     for flag in np.unique(wide):
         own = [cell if w == flag else None for cell, w in zip(model.cells, wide, strict=True)]
-        groups.append(Cells(graph, model.kernel, own))
+        groups.append(ExportedCells(graph, model.kernel, own))
     if len(groups) == 1:
-        return groups[0].at
-    short, long = groups
+        return groups[0]
+    in_float32, in_float64 = groups
     flags = graph.constant(wide)
     return lambda q, rows: graph.choose(
-        flags.gather(q), lambda: long.at(q, rows), lambda: short.at(q, rows)
+        flags.gather(q), lambda: in_float64(q, rows), lambda: in_float32(q, rows)
     )
+
+
+class ExportedCells:
+    """Local estimators of one dtype, as arrays of a graph, one cell after the other.
+
+    Parameters
+    ----------
+    graph, kernel
+        Of all of them.
+    cells
+        By number; None for a cell of the other dtype.
+    """
+
+    def __init__(self, graph: Graph, kernel: Kernel, cells: Sequence[Cell | None]) -> None:
+        own = [cell for cell in cells if cell is not None]
+        sizes = np.array([0 if cell is None else len(cell.weights) for cell in cells])
+        self.kernel, self.dtype = kernel, own[0].weights.dtype
+        self.stops = graph.constant(np.cumsum(sizes))
+        self.starts = graph.constant(np.cumsum(sizes) - sizes)
+        matrices, biases = zip(*(split_bias(cell.section) for cell in own), strict=True)
+        self.matrix = graph.constant(np.concatenate(matrices))  # (m, d')
+        self.bias = graph.constant(np.concatenate(biases))  # (m,)
+        weights = [to_array(cell.weights, self.dtype) for cell in own]
+        self.weights = graph.constant(np.concatenate(weights))  # (m, t)
+        if isinstance(kernel, Radial):
+            origins = [torch.as_tensor((cell or own[0]).section.origin) for cell in cells]
+            stacked = np.stack([to_array(origin, self.dtype) for origin in origins])
+            self.width, self.origins = stacked.shape[1], graph.constant(stacked)  # (Q, e)
+
+    def __call__(self, q: Value, rows: Value) -> Value:
+        """Values of cell q (1,) at mapped rows (n, e), float64, (n, t): eq. (13)."""
+        graph, start, stop = rows.graph, self.starts.gather(q), self.stops.gather(q)
+        A = rows.cast(numpy_float(self.dtype))
+        if isinstance(self.kernel, Radial):  # KernelBlock.lift, without the column of ones
+            limit = coordinate_limit(self.width, self.dtype)
+            scale = abs(self.kernel.coefficient) ** 0.5
+            x = ((A - self.origins.gather(q)) * scale).clip(-limit, limit)
+            A = graph.concatenate([x, (x * x).sum(1, keepdims=True)], axis=1)
+        right = (part.slice(start, stop) for part in (self.matrix, self.bias))
+        K = apply_profile(self.kernel, graph.node("Gemm", A, *right, transB=1))
+        # Sums of float32 products lost more than the kernel values: for a model with weights of 30
+        # they were off by 2e-4 of the spread; these are off by 5e-5, and take a third longer.
+        return K.cast(np.float64) @ self.weights.slice(start, stop).cast(np.float64)
+
+
+def split_bias(block: KernelBlock) -> tuple[Array, Array]:
+    """The matrix product of a block as a matrix (m, d') and, for the ones in rows, a bias (m,)."""
+    right = to_array(block.right, block.right.dtype)  # (d', m), its last row the bias
+    if isinstance(block, InnerProductBlock) and not block.norms:
+        return right.T, np.zeros(right.shape[1], right.dtype)
+    return right[:-1].T, right[-1]
+
+
+def apply_profile(kernel: Kernel, G: Value) -> Value:
+    """Kernel values (n, m) of the matrix product of a block: KernelBlock.shape."""
+    if isinstance(kernel, Polynomial):
+        return G.graph.node("Pow", G, float(kernel.degree))
+    if not isinstance(kernel, Radial):
+        return G
+    if isinstance(kernel, Gaussian):
+        return G.graph.node("Exp", G.clip(high=0.0))
+    a = G.graph.node("Sqrt", G.clip(0.0))
+    decay = G.graph.node("Exp", -a)
+    if isinstance(kernel, Matern) and kernel.nu > 0.5:
+        return decay * (a + 1.0 if kernel.nu == 1.5 else a * a * (1 / 3) + a + 1.0)
+    return decay
+
+
+# From values to classes.
+
+
+def decide(calibration: Calibration | None, F: Value, t: int) -> Value:
+    """Scores (n, t) whose sign, or largest entry, is the class: Calibration.decide."""
+    if isinstance(calibration, Affine):
+        return F * calibration.factor + calibration.offset
+    if isinstance(calibration, Isotonic):
+        if t > 1:
+            return estimate_probabilities(calibration, F, t)
+        ends = calibration.scores[0][[0, -1]]
+        return F.clip(*map(float, ends)) - calibration.equal_score
+    return F
+
+
+def estimate_probabilities(calibration: Calibration | None, F: Value, t: int) -> Value:
+    """Probabilities (n, k) of the classes, of scores (n, t): Calibration.probabilities."""
+    graph = F.graph
+    if isinstance(calibration, Isotonic):
+        longest = max(map(len, calibration.scores))
+        scores, values = (  # (t, longest) each, the last number repeated
+            np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in rows])
+            for rows in (calibration.scores, calibration.values)
+        )
+        P = interpolate(F, scores, values)
+        return P / P.sum(1, keepdims=True) if t > 1 else graph.concatenate([-P + 1.0, P], axis=1)
+    D = decide(calibration, F, t)
+    if calibration is not None and t == 1:
+        D = graph.concatenate([graph.zeros_like(D, D.dtype), D], axis=1)
+    return graph.node("Softmax", D, axis=1)  # of a single class: one
