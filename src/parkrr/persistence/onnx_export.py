@@ -231,16 +231,16 @@ def predict(model: Model, X: Value) -> Value:
         return [value for value in route(model, run) if value is not None]
 
     rows, cells, *more = (part.merge_blocks().slice(0, n) for part in X.graph.loop(runs, route_run))
-    shares = more.pop(0) if model.blend.n_answering(len(model.centroids)) > 1 else None
+    shares = more.pop(0) if model.blend.n_blended(len(model.centroids)) > 1 else None
     out = predict_cells(model, RoutedRows(rows, cells, shares, None)) + to_array(model.intercept)
     return out + more.pop() if more else out
 
 
 def route(model: Model, X: Value) -> RoutedRows:
-    """Map rows X (n, d) and find their cells: Blend.answers."""
+    """Map rows X (n, d) and find their cells: Blend.cell_shares."""
     graph, dtype = X.graph, model.centroids.dtype
     rows, coarse = map_features(model.metric, X, dtype), None
-    k = model.blend.n_answering(len(model.centroids))
+    k = model.blend.n_blended(len(model.centroids))
     D = order_by_distance(model.kernel, rows.cast(np.float64), model.centroids)  # (n, Q)
     if model.coarse is not None:  # CoarseModel.__call__
         Z = model.coarse.centers
@@ -265,7 +265,7 @@ def order_by_distance(kernel: Kernel, Z: Value, centroids: Tensor) -> Value:
 
 
 def share_cells(blend: Blend, excess: Value, k: int, dtype: torch.dtype) -> Value:
-    """Shares (n, k) of the nearest cells: Blend.shares.
+    """Shares (n, k) of the nearest cells: Blend.cell_shares.
 
     `excess` (n, k + 1) is the distance to each of the nearest centroids less the smallest one.
     """
@@ -278,7 +278,7 @@ def share_cells(blend: Blend, excess: Value, k: int, dtype: torch.dtype) -> Valu
 def predict_cells(model: Model, routed: RoutedRows) -> Value:
     """Values of the cells, added by their shares, (n, t): Model.at."""
     graph, t, n = routed.rows.graph, len(model.intercept), routed.rows.size(0)
-    k = model.blend.n_answering(len(model.centroids))
+    k = model.blend.n_blended(len(model.centroids))
     most = max(FEWEST_ROWS, min(BLOCK_ROWS, BLOCK_NUMBERS // t))
     blocks = sort_by_cell(routed, n * k, most)
     evaluate = export_cells(model, graph)
@@ -377,7 +377,7 @@ class ExportedCells:
         """Values of cell q (1,) at mapped rows (n, e), float64, (n, t): eq. (13)."""
         graph, start, stop = rows.graph, self.starts.gather(q), self.stops.gather(q)
         A = rows.cast(numpy_float(self.dtype))
-        if isinstance(self.kernel, Radial):  # KernelBlock.lift, without the column of ones
+        if isinstance(self.kernel, Radial):  # KernelBlock.augment, without the column of ones
             limit = coordinate_limit(self.width, self.dtype)
             scale = abs(self.kernel.coefficient) ** 0.5
             x = ((A - self.origins.gather(q)) * scale).clip(-limit, limit)
@@ -391,14 +391,14 @@ class ExportedCells:
 
 def split_bias(block: KernelBlock) -> tuple[Array, Array]:
     """The matrix product of a block as a matrix (m, d') and, for the ones in rows, a bias (m,)."""
-    right = to_array(block.right, block.right.dtype)  # (d', m), its last row the bias
+    right = to_array(block.fixed, block.fixed.dtype)  # (d', m), its last row the bias
     if isinstance(block, InnerProductBlock) and not block.norms:
         return right.T, np.zeros(right.shape[1], right.dtype)
     return right[:-1].T, right[-1]
 
 
 def apply_profile(kernel: Kernel, G: Value) -> Value:
-    """Kernel values (n, m) of the matrix product of a block: KernelBlock.shape."""
+    """Kernel values (n, m) of the matrix product of a block: KernelBlock.from_products."""
     if isinstance(kernel, Polynomial):
         return G.graph.node("Pow", G, float(kernel.degree))
     if not isinstance(kernel, Radial):
