@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import Columns, Number, publishing
+from parkrr.data import Number, TableEncoder, atomic_write
 from parkrr.errors import ParameterError
 from parkrr.kernels import (
     KERNELS,
@@ -48,7 +48,7 @@ LARGEST_FEATURE = 1e38  # as in FeatureMap
 class ExportedModel(Protocol):
     """The part of a fitted estimator that is exported."""
 
-    columns_: Columns | None
+    columns_: TableEncoder | None
     n_features_in_: int
 
     def _predictor(self) -> Predictor: ...
@@ -101,7 +101,7 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
         outputs = {"label": (label, ["n"]), "probability": (P, ["n", len(classes)])}
     names = getattr(model, "feature_names_in_", None)
     features = json.dumps({"features": None if names is None else list(names)})
-    with publishing(Path(path)) as temporary:
+    with atomic_write(Path(path)) as temporary:
         graph.write(temporary, {X: ["n", model.n_features_in_]}, outputs, {"parkrr": features})
 
 
@@ -132,8 +132,8 @@ def numpy_float(dtype: torch.dtype) -> "np.dtype[Any]":
 # From rows to features.
 
 
-def fill_missing(X: Value, columns: Columns) -> Value:
-    """Columns of numbers (n, c), missing values filled and flagged, (n, d): Columns.encode."""
+def fill_missing(X: Value, columns: TableEncoder) -> Value:
+    """Columns of numbers (n, c), missing values filled and flagged, (n, d): TableEncoder.encode."""
     others = [column.name for column in columns.columns if not isinstance(column, Number)]
     if others:
         raise ParameterError(
