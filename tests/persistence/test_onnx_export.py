@@ -1,4 +1,4 @@
-"""An exported model predicts what the model predicts; the reference is `predict`, the runtime onnxruntime."""
+"""An exported model predicts, in onnxruntime, what `predict` returns."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ def session(tmp_path):
 
 
 @pytest.fixture
-def run_exported(session):
+def run_onnx(session):
     """The outputs of an exported model at rows, by name."""
 
     def run(model, rows=NEW):
@@ -105,78 +105,72 @@ def in_float64(model):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_it_predicts_what_the_model_predicts(kernel, shape, run_exported):
+def test_it_predicts_what_the_model_predicts(kernel, shape, run_onnx):
     model = regressor(kernel, **shape)
     expected = model.predict(NEW)
     np.testing.assert_allclose(
-        run_exported(model)["prediction"], expected, rtol=0, atol=1e-8 * expected.std()
+        run_onnx(model)["prediction"], expected, rtol=0, atol=1e-8 * expected.std()
     )
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_a_map_is_part_of_it(metric, run_exported):
+def test_a_map_is_part_of_it(metric, run_onnx):
     model = regressor(Matern(2.0), metric=metric, n_cells=4)
-    np.testing.assert_allclose(
-        run_exported(model)["prediction"], model.predict(NEW), rtol=0, atol=1e-9
-    )
+    np.testing.assert_allclose(run_onnx(model)["prediction"], model.predict(NEW), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", KERNELS[:5], ids=repr)
-def test_float32_cells_are_as_near_to_float64_as_those_of_the_model(kernel, run_exported):
+def test_float32_cells_are_as_near_to_float64_as_those_of_the_model(kernel, run_onnx):
     model = regressor(kernel, precision="float32", **SHAPES["all of it"])
     assert {Z.dtype for Z in model.model_.centers} == {torch.float32}
     exact = in_float64(model.model_).predict(torch.from_numpy(NEW))[:, 0].numpy()
     noise = np.abs(model.predict(NEW) - exact).max()
-    assert np.abs(run_exported(model)["prediction"] - exact).max() < 2 * noise + 1e-6
+    assert np.abs(run_onnx(model)["prediction"] - exact).max() < 2 * noise + 1e-6
 
 
-def test_cells_that_need_float64_have_it_beside_others_that_do_not(run_exported):
+def test_cells_that_need_float64_have_it_beside_others_that_do_not(run_onnx):
     model = regressor(Laplacian(3.0), precision="float32", n_cells=6)
     fitted_to = model.model_
     far = [Z.double() if q % 2 else Z for q, Z in enumerate(fitted_to.centers)]
     model.model_ = replace(fitted_to, centers=far)
-    np.testing.assert_allclose(
-        run_exported(model)["prediction"], model.predict(NEW), rtol=0, atol=1e-5
-    )
+    np.testing.assert_allclose(run_onnx(model)["prediction"], model.predict(NEW), rtol=0, atol=1e-5)
 
 
-def test_several_outputs_have_a_column_each(run_exported):
+def test_several_outputs_have_a_column_each(run_onnx):
     model = regressor(Gaussian(2.0), Y, n_cells=4, blend=Blend(2, 1.0), coarse=30)
     expected = model.predict(NEW)
     assert expected.shape == (500, 2)
-    np.testing.assert_allclose(run_exported(model)["prediction"], expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(run_onnx(model)["prediction"], expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 255, 257])
-def test_any_number_of_rows_will_do(rows, run_exported):
+def test_any_number_of_rows_will_do(rows, run_onnx):
     model = regressor(Gaussian(2.0), n_cells=1)
-    exported = run_exported(model, NEW[:rows])["prediction"]
+    exported = run_onnx(model, NEW[:rows])["prediction"]
     np.testing.assert_allclose(exported, model.predict(NEW[:rows]), rtol=0, atol=1e-10)
 
 
-def test_the_way_rows_are_cut_into_runs_and_blocks_does_not_matter(run_exported, monkeypatch):
+def test_the_way_rows_are_cut_into_runs_and_blocks_does_not_matter(run_onnx, monkeypatch):
     model = regressor(Gaussian(2.0), **SHAPES["all of it"])
-    whole = run_exported(model)["prediction"]
+    whole = run_onnx(model)["prediction"]
     monkeypatch.setattr(onnx_export, "BLOCK_NUMBERS", 1)
     monkeypatch.setattr(onnx_export, "FEWEST_ROWS", 7)
     monkeypatch.setattr(onnx_export, "ROUTED_NUMBERS", 40 * 37)
-    np.testing.assert_allclose(run_exported(model)["prediction"], whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(run_onnx(model)["prediction"], whole, rtol=0, atol=1e-12)
 
 
-def test_extreme_values_are_predicted_as_by_the_model(run_exported):
+def test_extreme_values_are_predicted_as_by_the_model(run_onnx):
     model = regressor(Matern(2.0, nu=2.5), metric=SCORED, n_cells=4)
     wild = np.array([[1e300, -1e300, 0.0], [1e30, 1e10, -1e10], [-1e-300, 100.0, -3.0]])
-    np.testing.assert_allclose(
-        run_exported(model, wild)["prediction"], model.predict(wild), atol=1e-9
-    )
+    np.testing.assert_allclose(run_onnx(model, wild)["prediction"], model.predict(wild), atol=1e-9)
 
 
 @pytest.mark.parametrize("blend", [1, Blend(n_nearest=2, width=1.0)], ids=repr)
-def test_a_missing_number_spoils_its_own_row_alone(blend, run_exported):
+def test_a_missing_number_spoils_its_own_row_alone(blend, run_onnx):
     model = regressor(Gaussian(2.0), metric=SCORED, n_cells=4, blend=blend)
     rows = NEW.copy()
     rows[3, 1] = np.nan
-    exported, others = run_exported(model, rows)["prediction"], np.arange(500) != 3
+    exported, others = run_onnx(model, rows)["prediction"], np.arange(500) != 3
     assert np.isnan(exported[3])
     np.testing.assert_allclose(exported[others], model.predict(NEW[others]), rtol=0, atol=1e-9)
 
@@ -191,27 +185,27 @@ def test_another_runtime_agrees(tmp_path):
 
 @pytest.mark.parametrize("way", ["temperature", "platt", "isotonic"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_labels_and_probabilities_are_those_of_the_classifier(way, n_classes, run_exported):
+def test_labels_and_probabilities_are_those_of_the_classifier(way, n_classes, run_onnx):
     labels = np.array(["low", "middle", "high"])[-n_classes:][
         np.digitize(Y[:, 0] + RNG.normal(size=600) / 5, [10.0, 10.3][: n_classes - 1])
     ]
     model = classifier(labels)
     F, at = model.model_.predict(ROWS).numpy(), np.searchsorted(model.classes_, labels)
     model.calibration_ = fit_calibration(way, F, at, np.ones(600))
-    exported = run_exported(model)
+    exported = run_onnx(model)
     np.testing.assert_allclose(exported["probability"], model.predict_proba(NEW), rtol=0, atol=1e-7)
     assert exported["label"].tolist() == model.predict(NEW).tolist()
 
 
 @pytest.mark.parametrize("chance", [0.05, 0.95])
-def test_an_isotonic_map_that_never_crosses_a_half_has_one_label(chance, run_exported):
+def test_an_isotonic_map_that_never_crosses_a_half_has_one_label(chance, run_onnx):
     model = classifier(X[:, 0] > 0)
     at = (np.random.default_rng(2).random(600) < chance).astype(int)
     model.calibration_ = fit_calibration(
         "isotonic", model.model_.predict(ROWS).numpy(), at, np.ones(600)
     )
     assert set(model.predict(NEW)) == {chance > 0.5}
-    assert run_exported(model)["label"].tolist() == model.predict(NEW).tolist()
+    assert run_onnx(model)["label"].tolist() == model.predict(NEW).tolist()
 
 
 @pytest.mark.parametrize(
@@ -219,28 +213,28 @@ def test_an_isotonic_map_that_never_crosses_a_half_has_one_label(chance, run_exp
     [X[:, 0] > 0, np.digitize(X[:, 0], [-1, 1]).astype(np.int8), np.sign(X[:, 0])],
     ids=["booleans", "integers", "numbers"],
 )
-def test_labels_keep_their_kind(labels, run_exported):
+def test_labels_keep_their_kind(labels, run_onnx):
     model = classifier(labels)
-    exported, expected = run_exported(model)["label"], model.predict(NEW)
+    exported, expected = run_onnx(model)["label"], model.predict(NEW)
     assert exported.dtype.kind == expected.dtype.kind
     assert exported.tolist() == expected.tolist()
 
 
-def test_a_single_class_is_certain(run_exported):
+def test_a_single_class_is_certain(run_onnx):
     model = classifier(["all"] * 600)
-    exported = run_exported(model)
+    exported = run_onnx(model)
     assert set(exported["label"]) == {"all"}
     assert (exported["probability"] == model.predict_proba(NEW)).all()
 
 
-def test_missing_values_are_filled_and_flagged_as_in_the_fit(run_exported):
+def test_missing_values_are_filled_and_flagged_as_in_the_fit(run_onnx):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame.loc[::7, "b"] = np.nan
     model = ParKRegressor(Gaussian(2.0), 1e-4, metric="standard", blend=1, coarse=0)
     model.fit(frame, Y[:, 0])
     new = pd.DataFrame(NEW, columns=["a", "b", "c"])
     new.loc[::3, "b"], new.loc[::5, "a"] = np.nan, np.inf
-    exported = run_exported(model, new.to_numpy())["prediction"]
+    exported = run_onnx(model, new.to_numpy())["prediction"]
     np.testing.assert_allclose(exported, model.predict(new), rtol=0, atol=1e-10)
 
 
