@@ -31,16 +31,16 @@ FEATURES = {
     "longdouble": lambda X: X.astype(np.longdouble),
     "int8": lambda X: (10 * X).astype(np.int8),
     "uint64": lambda X: (2.0**63 + 1e10 * X).astype(np.uint64),
-    "truth": lambda X: X > 0,
+    "booleans": lambda X: X > 0,
     "complex": lambda X: X + 1j,
     "big endian": lambda X: X.astype(">f8"),
     "objects": lambda X: X.astype(object),
     "some None": lambda X: some(X, None),
-    "some words": lambda X: some(X, "a"),
+    "some strings": lambda X: some(X, "a"),
     "lists inside": lambda X: np.array([[1, [2]]] * len(X), dtype=object),
     "numbers as text": lambda X: X.astype(str),
     "bytes": lambda X: X.astype("S4"),
-    "words": lambda X: np.full(X.shape, "a"),
+    "strings": lambda X: np.full(X.shape, "a"),
     "dates": lambda X: np.full(X.shape, np.datetime64("2020-01-01")),
     "no dimension": lambda X: np.float64(X[0, 0]),
     "one dimension": lambda X: X[:, 0],
@@ -69,12 +69,14 @@ FEATURES = {
     "ragged": lambda X: [*X[1:].tolist(), [1.0]],
     "nothing": lambda X: None,
     "a dictionary": lambda X: {"a": 1},
-    "a word": lambda X: "hello",
+    "a string": lambda X: "hello",
     "a number": lambda X: 5,
     "a generator": iter,
     "a frame": lambda X: pd.DataFrame(X, columns=["a", "b"]),
     "a frame without names": pd.DataFrame,
-    "a frame with words": lambda X: pd.DataFrame({"a": X[:, 0], "b": ["u", None] * (len(X) // 2)}),
+    "a frame with categories": lambda X: pd.DataFrame(
+        {"a": X[:, 0], "b": ["u", None] * (len(X) // 2)}
+    ),
     "a frame with two of a name": lambda X: pd.DataFrame(X, columns=["a", "a"]),
     "a frame of mixed objects": lambda X: pd.DataFrame({"a": [1, "x", None] * (len(X) // 3)}),
     "a frame without columns": lambda X: pd.DataFrame(index=range(len(X))),
@@ -97,8 +99,8 @@ TARGETS = {
     "as they are": lambda y: y,
     "whole numbers": lambda y: np.arange(len(y)),
     "two labels": lambda y: y > 0,
-    "words": lambda y: np.where(y > 0, "a", "b"),
-    "words and numbers": lambda y: np.array([["a", 1][k % 2] for k in range(len(y))], object),
+    "strings": lambda y: np.where(y > 0, "a", "b"),
+    "strings and numbers": lambda y: np.array([["a", 1][k % 2] for k in range(len(y))], object),
     "some NaN": lambda y: some(y, np.nan),
     "some infinite": lambda y: some(y, np.inf),
     "some None": lambda y: some(y, None),
@@ -115,7 +117,7 @@ TARGETS = {
     "dates": lambda y: np.arange(len(y)).astype("datetime64[D]"),
     "bytes": lambda y: np.full(len(y), b"a"),
     "a number": lambda y: 1.0,
-    "a word": lambda y: "abc",
+    "a string": lambda y: "abc",
     "a dictionary": lambda y: {"a": 1},
     "sparse": lambda y: sp.csr_matrix(y[:, None]),
     "a column": pd.Series,
@@ -136,7 +138,7 @@ WEIGHTS = {
     "one too few": lambda n: np.ones(n - 1),
     "two columns": lambda n: np.ones((n, 2)),
     "one column": lambda n: np.ones((n, 1)),
-    "words": lambda n: ["a"] * n,
+    "strings": lambda n: ["a"] * n,
     "a number": lambda n: 2.0,
     "huge": lambda n: np.full(n, 1e308),
     "huge and tiny": lambda n: np.where(np.arange(n) % 2, 1e308, 1e-308),
@@ -145,7 +147,7 @@ WEIGHTS = {
     "objects": lambda n: np.array([None] * n),
     "a dictionary": lambda n: {},
     "sparse": lambda n: sp.csr_matrix(np.ones((n, 1))),
-    "a word": lambda n: "balanced",
+    "a string": lambda n: "balanced",
 }
 
 
@@ -188,15 +190,15 @@ BASIC |= {"--coarse": "0", "--n-cells": "2"}
 PLACES = ["out{}", "folder{}", "missing/out{}", "file{}/out{}", "."]
 
 
-def words_of(options, pool, rng, most):
-    """Options as words, up to `most` of them changed."""
+def arguments_of(options, pool, rng, most):
+    """Options as arguments, up to `most` of them changed."""
     names = list(pool)
     changed = {
         name: pool[name][rng.integers(len(pool[name]))]
         for name in (names[rng.integers(len(names))] for _ in range(rng.integers(0, most + 1)))
     }
     pairs = {**options, **changed}.items()
-    return [word for name, value in pairs for word in (name, value) if word is not None]
+    return [text for name, value in pairs for text in (name, value) if text is not None]
 
 
 def place(rng, kind):
@@ -205,7 +207,7 @@ def place(rng, kind):
 
 
 def table(n=60):
-    """Numbers with gaps, words, dates, weights, a target and labels."""
+    """Numbers with missing values, categories, dates, weights, a target and labels."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, n))
     y = np.sin(a) + b
@@ -232,7 +234,7 @@ def write_files(folder):
         "twice.csv": b"a,a,y\n1,2,3\n",
         "latin.csv": "a,b,y\n1,2,3\ném,2,3\n".encode("latin-1"),
         "mixed.csv": b"a,b,y\n1,2,3\nx,,4\n,1e999,nan\n",
-        "words.csv": b"a,b,y\nx,y,z\nu,v,w\n",
+        "strings.csv": b"a,b,y\nx,y,z\nu,v,w\n",
         "constant.csv": b"a,b,y\n" + b"1,1,1\n" * 30,
         "few.csv": b"a,b,y\n1,2,3\n4,5,6\n",
         "quotes.csv": b'a,b,y\n"1,2,3\n4,5,6\n',

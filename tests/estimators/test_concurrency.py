@@ -1,4 +1,4 @@
-"""One model, many threads and processes: each gets the answers that it would get alone."""
+"""One model, many threads and processes: each predicts what it would predict alone."""
 
 import multiprocessing
 import threading
@@ -33,8 +33,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def answers(model, size):
-    """Answers to all rows, so many at a time."""
+def predictions(model, size):
+    """Predictions and novelty of the first rows, `size` at a time."""
     parts = [rows()[start : start + size] for start in range(0, min(1000, 10 * size), size)]
     return [*(model.predict(part) for part in parts), *(model.novelty(part[:5]) for part in parts)]
 
@@ -45,15 +45,15 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("name", ["y", "label"])
-def test_threads_that_share_a_model_get_the_answers_of_one(folder, name):
+def test_threads_that_share_a_model_predict_the_same_as_one(folder, name):
     sizes = [SIZES[k % len(SIZES)] for k in range(THREADS)]
-    expected = [answers(load(folder / f"{name}.park"), size) for size in sizes]
+    expected = [predictions(load(folder / f"{name}.park"), size) for size in sizes]
     model = load(folder / f"{name}.park")  # which has prepared nothing yet
     together = threading.Barrier(THREADS)
 
     def work(size):
         together.wait(timeout=30)
-        return answers(model, size)
+        return predictions(model, size)
 
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(work, sizes))
@@ -64,7 +64,7 @@ def test_threads_leave_torch_with_as_many_threads_as_it_had(folder):
     before = torch.get_num_threads()
     model = load(folder / "y.park")
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(lambda size: answers(model, size), SIZES * 3))
+        list(pool.map(lambda size: predictions(model, size), SIZES * 3))
     assert torch.get_num_threads() == before
 
 
@@ -82,22 +82,22 @@ def test_models_can_be_loaded_and_replaced_by_threads_at_once(folder, tmp_path):
 
 
 def in_a_process(path, size):
-    """What a worker that loads the model says, and whether the file is in its memory."""
+    """Predictions of a worker that loads the model, and whether the file is in its memory."""
     model = load(path)
-    return answers(model, size), str(path) in Path("/proc/self/maps").read_text()
+    return predictions(model, size), str(path) in Path("/proc/self/maps").read_text()
 
 
-def asked(model, size):
-    """What a worker that is sent the model says."""
-    return answers(model, size)
+def predict_there(model, size):
+    """Predictions of a worker that is sent the model."""
+    return predictions(model, size)
 
 
-def test_spawned_processes_get_the_same_answers_from_a_mapped_file_and_from_a_pickle(folder):
+def test_spawned_processes_predict_the_same_from_a_mapped_file_and_from_a_pickle(folder):
     path = folder / "y.park"
-    expected = [answers(load(path), size) for size in SIZES]
+    expected = [predictions(load(path), size) for size in SIZES]
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         loaded = list(pool.map(in_a_process, [path] * len(SIZES), SIZES, timeout=60))
-        sent = list(pool.map(asked, [load(path)] * len(SIZES), SIZES, timeout=60))
+        sent = list(pool.map(predict_there, [load(path)] * len(SIZES), SIZES, timeout=60))
     assert all(same(a, b) and there for (a, there), b in zip(loaded, expected, strict=True))
     assert all(same(a, b) for a, b in zip(sent, expected, strict=True))
 
@@ -108,8 +108,8 @@ def use_threads_of_torch():
     torch.exp(A @ A)
 
 
-def threads_while_answering(path):
-    """Threads of a process before it answers single rows, after it, and when torch has used its."""
+def threads_while_predicting(path):
+    """Threads before a process predicts single rows, after it, and when torch has used its."""
     torch.set_num_threads(2)
     model, counts = load(path), []
     singles = [row[None] for row in rows(20)]
@@ -121,17 +121,17 @@ def threads_while_answering(path):
 
 def test_single_rows_wake_no_threads(folder):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        before, after, with_pool = pool.submit(threads_while_answering, folder / "y.park").result()
+        before, after, with_pool = pool.submit(threads_while_predicting, folder / "y.park").result()
     assert (after, with_pool) == (before, before + 1)
 
 
 @FORKED
-def test_forked_processes_get_the_same_answers_after_torch_has_used_threads(folder):
+def test_forked_processes_predict_the_same_after_torch_has_used_threads(folder):
     model = load(folder / "y.park")
-    expected = [answers(model, size) for size in SIZES]
+    expected = [predictions(model, size) for size in SIZES]
     use_threads_of_torch()
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        jobs = [pool.apply_async(asked, (model, size)) for size in SIZES]
+        jobs = [pool.apply_async(predict_there, (model, size)) for size in SIZES]
         found = [job.get(timeout=30) for job in jobs]
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
@@ -151,9 +151,9 @@ def test_a_model_can_be_fitted_in_a_forked_process(folder):
 
 
 @FORKED
-def test_processes_forked_while_threads_predict_get_the_same_answers(folder):
+def test_processes_forked_while_threads_predict_predict_the_same(folder):
     model = load(folder / "y.park")
-    expected, done = answers(model, 201), threading.Event()
+    expected, done = predictions(model, 201), threading.Event()
 
     def keep_busy():
         while not done.is_set():
@@ -162,7 +162,7 @@ def test_processes_forked_while_threads_predict_get_the_same_answers(folder):
     with ThreadPoolExecutor(4) as busy:
         jobs = [busy.submit(keep_busy) for _ in range(4)]
         with multiprocessing.get_context("fork").Pool(4) as pool:
-            asked_for = [pool.apply_async(asked, (model, 201)) for _ in range(8)]
+            asked_for = [pool.apply_async(predict_there, (model, 201)) for _ in range(8)]
             found = [job.get(timeout=30) for job in asked_for]
         done.set()
     assert all(same(a, expected) for a in found)

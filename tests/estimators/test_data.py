@@ -1,4 +1,4 @@
-"""Figures that must hold on real data."""
+"""Results that must hold on real data."""
 
 import json
 import subprocess

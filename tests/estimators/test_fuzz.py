@@ -1,4 +1,4 @@
-"""Anything may be passed, typed or opened: an answer is finite, or an error that says why.
+"""Anything may be passed, typed or opened: predictions are finite, or an error gives the reason.
 
 Damaged model files are made by benchmarks/fuzz.py, which has run with 10^5 of them.
 """
@@ -23,10 +23,10 @@ from oddities import (
     OPTIONS,
     TARGETS,
     WEIGHTS,
+    arguments_of,
     damaged,
     place,
     rows,
-    words_of,
     write_files,
 )
 from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
@@ -51,7 +51,7 @@ def files(tmp_path_factory):
     names = write_files(folder)
     (folder / "file.park").write_bytes(b"a file")
     for target in ("y", "label"):
-        words = [
+        arguments = [
             "fit",
             folder / "good.parquet",
             "--target",
@@ -59,18 +59,18 @@ def files(tmp_path_factory):
             "-o",
             folder / f"{target}.park",
         ]
-        assert run(*words, "--features", "a,b,word", "-q", "--no-report", *BASIC_WORDS) == 0
+        assert run(*arguments, "--features", "a,b,word", "-q", "--no-report", *BASIC_ARGUMENTS) == 0
     return folder, names
 
 
-def run(*words):
+def run(*arguments):
     """The exit code of a command."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return CliRunner().invoke(app, [str(word) for word in words]).exit_code
+        return CliRunner().invoke(app, [str(text) for text in arguments]).exit_code
 
 
-BASIC_WORDS = [word for pair in BASIC.items() for word in pair]
+BASIC_ARGUMENTS = [text for pair in BASIC.items() for text in pair]
 EXPECTED = set(exits.MEANINGS) - {exits.UNEXPECTED}
 
 
@@ -78,7 +78,7 @@ EXPECTED = set(exits.MEANINGS) - {exits.UNEXPECTED}
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 200))
-def test_a_damaged_model_file_is_refused_by_name_or_answers(first):
+def test_a_damaged_model_file_is_refused_by_name_or_predicts(first):
     counts, failures = fuzz.batch(range(first, first + 200), seed=1)
     assert failures == []
     assert sum(counts.values()) == 200
@@ -87,12 +87,12 @@ def test_a_damaged_model_file_is_refused_by_name_or_answers(first):
 # Arrays and frames.
 
 
-def answers(model, X):
-    """All that a model says of rows."""
-    return [model.predict(X), model.novelty(X), *more_answers(model, X)]
+def predictions(model, X):
+    """All that a model predicts."""
+    return [model.predict(X), model.novelty(X), *more_predictions(model, X)]
 
 
-def more_answers(model, X):
+def more_predictions(model, X):
     if hasattr(model, "classes_"):
         return [model.predict_proba(X)]
     return model.predict(X, return_std=True)
@@ -110,7 +110,7 @@ def outcome(work):
 
 
 def is_sound(found):
-    """Whether answers are finite numbers or labels, and a message names what it is about."""
+    """Whether predictions are finite numbers or labels, and a message names what it is about."""
     values, message = found
     finite = all(a.dtype.kind not in "fc" or np.isfinite(a).all() for a in map(np.asarray, values))
     return finite and NAMED.search(message) is not None
@@ -134,7 +134,7 @@ def test_a_fit_to_anything_is_finite_or_refused_by_name(kind, x, y, w, odd):
     X = rows()
     given_X, given_y, given_w = FEATURES[x](X), TARGETS[y](X[:, 0]), WEIGHTS[w](len(X))
     model = kind(**PLAIN, random_state=0)
-    found = outcome(lambda: answers(model.fit(given_X, given_y, given_w), given_X))
+    found = outcome(lambda: predictions(model.fit(given_X, given_y, given_w), given_X))
     assert is_sound(found), found
 
 
@@ -142,7 +142,7 @@ def test_a_fit_to_anything_is_finite_or_refused_by_name(kind, x, y, w, odd):
 def fitted():
     """A model of an array, one of labels, and one of a frame."""
     X = rows()
-    frame = FEATURES["a frame with words"](X)
+    frame = FEATURES["a frame with categories"](X)
     return [
         ParKRegressor(**PLAIN, random_state=0).fit(X, X[:, 0]),
         ParKClassifier(**PLAIN, random_state=0).fit(X, X[:, 0] > 0),
@@ -153,7 +153,7 @@ def fitted():
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["array", "labels", "frame"])
 @pytest.mark.parametrize("x", sorted(FEATURES))
 def test_predictions_of_anything_are_finite_or_refused_by_name(fitted, which, x):
-    found = outcome(lambda: answers(fitted[which], FEATURES[x](rows(seed=1))))
+    found = outcome(lambda: predictions(fitted[which], FEATURES[x](rows(seed=1))))
     assert is_sound(found), found
 
 
@@ -164,21 +164,21 @@ def test_predictions_of_anything_are_finite_or_refused_by_name(fitted, which, x)
     ("X", "y", "w", "message"),
     [
         ("as they are", "some None", "none", "y must be finite, but contains NaN"),
-        ("as they are", "words", "none", "y must be an array of numbers, got"),
+        ("as they are", "strings", "none", "y must be an array of numbers, got"),
         ("as they are", "sparse", "none", "y must be an array of numbers, got"),
         ("as they are", "huge", "none", "y must lie between -1e\\+150 and 1e\\+150"),
-        ("a frame with words", "nothing", "none", "y must have one entry a row"),
-        ("a frame with words", "one too few", "none", "y must have one entry a row"),
-        ("a frame with words", "complex", "none", "y: numbers must be real"),
+        ("a frame with categories", "nothing", "none", "y must have one entry for each of"),
+        ("a frame with categories", "one too few", "none", "y must have one entry for each of"),
+        ("a frame with categories", "complex", "none", "y: numbers must be real"),
         ("as they are", "as they are", "complex", "sample_weight: numbers must be real"),
-        ("as they are", "as they are", "a word", "sample_weight: could not convert string"),
+        ("as they are", "as they are", "a string", "sample_weight: could not convert string"),
         ("a frame of complex numbers", "as they are", "none", "a frame that Arrow can read"),
         ("an Arrow table with two of a name", "as they are", "none", "'a' is there twice"),
         ("a column", "as they are", "none", "X, y: Expected a 2-dimensional container"),
-        ("words", "as they are", "none", "X, y: could not convert string to float"),
+        ("strings", "as they are", "none", "X, y: could not convert string to float"),
     ],
 )
-def test_what_cannot_be_fitted_is_said_in_words(X, y, w, message):
+def test_what_cannot_be_fitted_is_refused_with_the_reason(X, y, w, message):
     given_X, given_y = FEATURES[X](rows()), TARGETS[y](rows()[:, 0])
     with pytest.raises(ValueError, match=message):
         ParKRegressor(**PLAIN).fit(given_X, given_y, WEIGHTS[w](len(rows())))
@@ -186,7 +186,7 @@ def test_what_cannot_be_fitted_is_said_in_words(X, y, w, message):
 
 def test_labels_that_cannot_be_compared_are_refused_by_name():
     with pytest.raises(TypeError, match=r"X, y: .* not supported between"):
-        ParKClassifier(**PLAIN).fit(rows(), TARGETS["words and numbers"](rows()[:, 0]))
+        ParKClassifier(**PLAIN).fit(rows(), TARGETS["strings and numbers"](rows()[:, 0]))
 
 
 def test_a_seed_below_zero_is_refused_by_name():
@@ -194,9 +194,9 @@ def test_a_seed_below_zero_is_refused_by_name():
         ParKRegressor(**PLAIN, random_state=-1).fit(rows(), rows()[:, 0])
 
 
-def test_only_ratios_of_weights_matter_for_a_frame_with_words():
+def test_only_ratios_of_weights_matter_for_a_frame_with_categories():
     w = np.random.default_rng(0).uniform(1, 2, 200)
-    frame = {"a": np.arange(200.0), "b": np.array([f"word {k % 40}" for k in range(200)])}
+    frame = {"a": np.arange(200.0), "b": np.array([f"category {k % 40}" for k in range(200)])}
     frame, y = pa.table(frame), np.sin(np.arange(200))
     model = ParKRegressor(**PLAIN, random_state=0)
     expected = model.fit(frame, y, w).predict(frame)
@@ -265,31 +265,33 @@ def test_whatever_classifier_can_be_fitted_predicts_the_same_from_a_file(table, 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_fit_of_odd_files_and_options_ends_with_a_code_that_says_why(files, tmp_path, seed):
+def test_a_fit_of_odd_files_and_options_ends_with_a_code_that_gives_the_reason(
+    files, tmp_path, seed
+):
     folder, names = files
     rng = np.random.default_rng(seed)
     data = folder / names[rng.integers(len(names))]
-    options = words_of({**BASIC, "--target": "y"}, OPTIONS, rng, 3)
+    options = arguments_of({**BASIC, "--target": "y"}, OPTIONS, rng, 3)
     out = tmp_path / place(rng, ".park")
     assert run("fit", data, "-o", out, "-q", "--no-report", *options) in EXPECTED
 
 
 @pytest.mark.parametrize("name", ["good.csv", "good.parquet", "good.arrow"])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_fit_of_damaged_files_ends_with_a_code_that_says_why(files, tmp_path, name, seed):
+def test_a_fit_of_damaged_files_ends_with_a_code_that_gives_the_reason(files, tmp_path, name, seed):
     data = damaged(files[0] / name, tmp_path, np.random.default_rng(seed))
-    words = ("--target", "y", "-o", tmp_path / "m.park", "-q", "--no-report", *BASIC_WORDS)
-    assert run("fit", data, *words) in EXPECTED
+    arguments = ("--target", "y", "-o", tmp_path / "m.park", "-q", "--no-report", *BASIC_ARGUMENTS)
+    assert run("fit", data, *arguments) in EXPECTED
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_predictions_of_odd_files_end_with_a_code_that_says_why(files, tmp_path, seed):
+def test_predictions_of_odd_files_end_with_a_code_that_gives_the_reason(files, tmp_path, seed):
     folder, names = files
     rng = np.random.default_rng(seed)
     data = folder / names[rng.integers(len(names))]
     model = folder / ["y.park", "label.park", "file.park", "none.park"][rng.integers(4)]
     out = tmp_path / place(rng, [".csv", ".parquet", ".arrow", ""][rng.integers(4)])
-    options = words_of({}, ASKED, rng, 3)
+    options = arguments_of({}, ASKED, rng, 3)
     assert run("predict", model, data, "-o", out, "-q", *options) in EXPECTED
 
 

@@ -1,4 +1,4 @@
-"""A model that went through MLflow answers as it did before."""
+"""A model that went through MLflow predicts what it did before."""
 
 import numpy as np
 import onnx

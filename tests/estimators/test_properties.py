@@ -1,4 +1,4 @@
-"""Hostile data: a fit ends with finite predictions, or with an error that says why."""
+"""Hostile data: a fit ends with finite predictions, or with an error that gives the reason."""
 
 import re
 import warnings

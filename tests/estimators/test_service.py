@@ -91,7 +91,7 @@ def client(path):
 
 @pytest.fixture
 def held(monkeypatch):
-    """Answers wait until told to go on; the first to begin says so."""
+    """Requests wait until they are released; the first to begin sets an event."""
     begun, go, response = threading.Event(), threading.Event(), APP.Scorer.__call__
 
     def slowly(self, body):
@@ -147,7 +147,7 @@ def test_null_is_a_gap_and_a_time_zone_is_heeded(client, model):
     np.testing.assert_allclose(found, model.predict(frame), rtol=1e-9)
 
 
-def test_a_truth_value_is_a_number_beside_numbers(client):
+def test_a_boolean_is_a_number_beside_numbers(client):
     rows = [TRIP | {"_night": night} for night in (1.0, True, 0, False)]
     one, true, zero, false = post(client, *rows).raise_for_status().json()["predictions"]
     assert (one, zero) == (true, false)
@@ -179,7 +179,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("body", "status", "why"), WRONG.values(), ids=WRONG)
-def test_a_body_that_is_none_is_refused_in_words(body, status, why, client):
+def test_a_body_that_is_none_is_refused_with_the_reason(body, status, why, client):
     response = client.post("/predict", content=body)
     assert response.status_code == status
     assert why in response.json()["detail"]
@@ -306,7 +306,7 @@ def test_metrics_count_requests_rows_and_seconds(path):
     assert "parkrr_predict_seconds_count 3" in lines
 
 
-def test_health_says_which_columns_are_wanted(client):
+def test_health_lists_the_columns_that_are_wanted(client):
     found = client.get("/health").json()
     assert found["model"] == "ParKRegressor"
     assert list(found["columns"]) == ["km", "sky", "begin", "_night"]
