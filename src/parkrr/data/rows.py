@@ -191,9 +191,7 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__")
 
 
-def as_source(
-    X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None, device: torch.device
-) -> ArraySource:
+def as_source(X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> ArraySource:
     """The rows of positive weight, as tensors."""
     w = None
     if sample_weight is not None:
@@ -202,8 +200,7 @@ def as_source(
             w = w / w.max()
         if (w == 0).any():
             X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
-    weights = None if w is None else as_tensor(w).to(device)
-    return ArraySource(as_tensor(X).to(device), as_tensor(Y).to(device), weights)
+    return ArraySource(as_tensor(X), as_tensor(Y), None if w is None else as_tensor(w))
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:

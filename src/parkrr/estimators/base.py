@@ -504,13 +504,15 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 self.one_output_ = len(X.target) == 1
         else:
             columns = None
-            # Only frames have this method. A frame of numbers without missing values is an array.
-            table = table_to_encode(X) if hasattr(X, "__arrow_c_stream__") else None
+            # A frame of numbers without missing values is read as an array.
+            table = table_to_encode(X) if is_frame(X) else None
             if table is not None:
                 columns = self._learn_columns(table, y, sample_weight)
                 X = columns.encode(table)
             X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
-            rows = as_source(X, Y, w, check_device(self.device))
+            rows = as_source(X, Y, w)
+            if self.device != "cpu":
+                rows = moved(rows, check_device(self.device))
             outcome = fit_rows(rows, params, as_seed(self.random_state), columns)
         self._keep(outcome)
         self.statistics_ = None

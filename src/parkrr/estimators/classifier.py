@@ -154,7 +154,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     feature_importances_ : ndarray of shape (d,)
         How much predictions change along each feature, in units of its spread; they add
         up to 1. Only for radial kernels.
-    columns_ : Columns or None
+    columns_ : TableEncoder or None
         How columns of categories, dates and times or missing values become numbers; None
         if X was an array of numbers.
     classes_ : ndarray of shape (k,)
@@ -512,7 +512,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
             self.classes_, number = np.unique(labels, return_inverse=True)
         if classes is not None:
             self.classes_ = classes
-            number = self._class_numbers(labels)
+            number = self._class_indices(labels)
         by_class = compute_class_weights(
             self.class_weight, self.classes_.tolist(), np.bincount(number)
         )
@@ -524,7 +524,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     def _check_new_rows(
         self, y: Any, sample_weight: Any, n: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        number = self._class_numbers(y)
+        number = self._class_indices(y)
         if number.shape != (n,):
             raise ParameterError(f"y must be {n} labels, got shape {number.shape}")
         w = None if sample_weight is None else check_weights(sample_weight, n)
@@ -544,7 +544,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         classes, number = np.unique(np.asarray(y), return_inverse=True)
         return encode_classes(number, len(classes))
 
-    def _class_numbers(self, labels: Any) -> NDArray[np.int64]:
+    def _class_indices(self, labels: Any) -> NDArray[np.int64]:
         """The position of each label in `classes_`, shape (n,)."""
         labels = np.asarray(labels)
         known = np.isin(labels, self.classes_)

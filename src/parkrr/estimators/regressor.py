@@ -134,7 +134,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     feature_importances_ : ndarray of shape (d,)
         How much predictions change along each feature, in units of its spread; they add
         up to 1. Only for radial kernels.
-    columns_ : Columns or None
+    columns_ : TableEncoder or None
         How columns of categories, dates and times or missing values become numbers; None
         if X was an array of numbers.
     intervals_ : Intervals
