@@ -1,4 +1,4 @@
-"""How fast a model answers: rows a second in batches, and microseconds of single rows.
+"""How fast a model predicts: rows a second in batches, and microseconds of single rows.
 
 Taxi-like rides of 9 features, about 512 cells of some 300 centres. In the same run the bare
 operations are timed on the same shapes: distances to all centroids and their argmin, the kernel of
@@ -116,9 +116,9 @@ def main():
         "single_median_of_rounds": np.median(each, 1).tolist(),
     }
     record(
-        "answers",
+        "prediction_speed",
         results,
-        "How fast a model answers",
+        "How fast a model predicts",
         ["what", "figure"],
         [
             ["rows a second in batches", f"{rate:,.0f}"],
