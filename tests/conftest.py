@@ -3,6 +3,30 @@ from pyarrow import fs
 
 import datasets
 
+# Files whose tests take seconds each. `pytest -m "not slow"` leaves them out and takes three minutes.
+SLOW = (
+    "estimators/test_fuzz.py",
+    "estimators/test_properties.py",
+    "estimators/test_sklearn.py",
+    "package/test_golden.py",
+    "tuning/test_tuning.py",
+)
+# Files that count on the memory or the cores of the machine, so that nothing may run beside them.
+ALONE = (
+    "estimators/test_data.py",
+    "estimators/test_service.py",
+    "out_of_core/test_fit_from_disk.py",
+    "out_of_core/test_ray.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.as_posix().endswith(SLOW + ALONE):
+            item.add_marker(pytest.mark.slow)
+        if item.path.as_posix().endswith(ALONE):
+            item.add_marker(pytest.mark.alone)
+
 
 @pytest.fixture
 def dataset():
