@@ -3,7 +3,7 @@ from pyarrow import fs
 
 import datasets
 
-# Files whose tests take seconds each. `pytest -m "not slow"` leaves them out and takes three minutes.
+# Files whose tests take seconds each. `pytest -m "not slow"` skips them and takes three minutes.
 SLOW = (
     "estimators/test_fuzz.py",
     "estimators/test_properties.py",
