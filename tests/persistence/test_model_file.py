@@ -54,7 +54,7 @@ def test_a_loaded_model_predicts_the_same_numbers(settings, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "m.park").predict(X), model.predict(X))
 
 
-def test_a_loaded_model_knows_what_was_chosen(tmp_path):
+def test_a_loaded_model_has_what_was_chosen(tmp_path):
     X, y = data(400)
     model = ParKRegressor(random_state=0, time_budget=2.0).fit(X, y)
     model.save(tmp_path / "m.park")
@@ -115,7 +115,7 @@ def test_a_later_format_is_refused_with_its_version(tmp_path):
         load(path)
 
 
-def test_a_skeleton_of_an_unfinished_fit_is_no_model(tmp_path):
+def test_the_unfitted_model_of_an_unfinished_fit_is_no_model(tmp_path):
     on_disk(tmp_path / "c").fit(scan_parquet(write(tmp_path / "rows"), target="y"))
     with pytest.raises(ModelFileError, match="part of a fit"):
         load(tmp_path / "c" / "skeleton.park")
@@ -173,26 +173,26 @@ def test_a_parameter_of_a_subclass_is_left_behind(tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-# What a file of this version says, in every later version.
+# A file of this version predicts the same in every later version.
 
 
-def told(name):
+def read_record(name):
     return json.loads((FIXTURES / f"{name}.json").read_text())
 
 
-def test_the_regressor_of_version_3_answers_as_it_did():
-    known = told("regressor-3")
+def test_the_regressor_of_version_3_predicts_as_it_did():
+    known = read_record("regressor-3")
     model, rows = load(FIXTURES / "regressor-3.park"), as_rows(known["rows"])
     mean, std = model.predict(rows, return_std=True)
     lower, upper = model.predict_interval(rows, coverage=0.8)
-    found = {"predict": mean, "std": std, "lower": lower, "upper": upper}
-    found["novelty"] = model.novelty(rows)
-    for name, values in found.items():
+    outputs = {"predict": mean, "std": std, "lower": lower, "upper": upper}
+    outputs["novelty"] = model.novelty(rows)
+    for name, values in outputs.items():
         np.testing.assert_allclose(values, known["answers"][name], rtol=1e-4, atol=1e-4)
 
 
-def test_the_classifier_of_version_3_answers_as_it_did():
-    known = told("classifier-3")
+def test_the_classifier_of_version_3_predicts_as_it_did():
+    known = read_record("classifier-3")
     model, rows = load(FIXTURES / "classifier-3.park"), as_rows(known["rows"])
     assert model.predict(rows).tolist() == known["answers"]["predict"]
     P = model.predict_proba(rows)
@@ -204,21 +204,21 @@ def test_fixtures_are_small():
     assert all(path.stat().st_size < 60_000 for path in FIXTURES.glob("*.park"))
 
 
-def test_a_regressor_can_be_read_with_numpy_alone_as_the_documentation_says():
+def test_a_regressor_can_be_read_with_numpy_alone_as_documented():
     t, about = modelreader.read(FIXTURES / "regressor-3.park")
-    known = told("regressor-3")
+    known = read_record("regressor-3")
     days = {"day": [86400 * day for day in known["rows"]["day"]]}
     X = modelreader.encoded(about["facts"]["columns"], known["rows"] | days)
     Z = modelreader.mapped(X, t)
     lower, upper = modelreader.interval(t, about, Z, coverage=0.8)
-    found = {"predict": modelreader.values(t, about, Z), "std": modelreader.std(t, about, Z)}
-    for name, values in (found | {"lower": lower, "upper": upper}).items():
+    outputs = {"predict": modelreader.values(t, about, Z), "std": modelreader.std(t, about, Z)}
+    for name, values in (outputs | {"lower": lower, "upper": upper}).items():
         np.testing.assert_allclose(values, known["answers"][name], rtol=1e-3, atol=1e-3)
 
 
-def test_a_classifier_can_be_read_with_numpy_alone_as_the_documentation_says():
+def test_a_classifier_can_be_read_with_numpy_alone_as_documented():
     t, about = modelreader.read(FIXTURES / "classifier-3.park")
-    known = told("classifier-3")
+    known = read_record("classifier-3")
     F = modelreader.values(t, about, modelreader.mapped(np.array(known["rows"]), t))
     P = modelreader.probabilities(about["facts"]["uncertainty"], F)
     np.testing.assert_allclose(P, known["answers"]["predict_proba"], atol=1e-9)
@@ -234,16 +234,16 @@ def test_a_classifier_can_be_read_with_numpy_alone_as_the_documentation_says():
     ],
     ids=lambda settings: str(settings["kernel"]),
 )
-def test_every_kernel_is_what_the_documentation_says(settings, tmp_path):
+def test_every_kernel_is_as_documented(settings, tmp_path):
     X, y = data()
     model = plain(**settings, random_state=0).fit(X, y)
     model.save(tmp_path / "m.park")
     t, about = modelreader.read(tmp_path / "m.park")
-    found = modelreader.values(t, about, modelreader.mapped(X, t))
-    np.testing.assert_allclose(found[:, 0], model.predict(X), rtol=1e-6, atol=1e-6)
+    values = modelreader.values(t, about, modelreader.mapped(X, t))
+    np.testing.assert_allclose(values[:, 0], model.predict(X), rtol=1e-6, atol=1e-6)
 
 
-def test_a_posterior_scale_is_what_the_documentation_says(tmp_path):
+def test_a_posterior_scale_is_as_documented(tmp_path):
     X, y = data()
     model = plain(n_cells=3, random_state=0).fit(X, y)
     model.intervals_ = replace(model.intervals_, how="posterior", learned=None)
@@ -266,15 +266,15 @@ def test_the_reader_of_safetensors_finds_the_same_tensors():
 
 
 @pytest.mark.parametrize(("kind", "most"), [("float32", 1e-4), ("float16", 0.02)])
-def test_narrow_centres_make_a_smaller_file_that_loses_what_save_says(kind, most, tmp_path):
+def test_narrow_centres_make_a_smaller_file_that_loses_what_save_returns(kind, most, tmp_path):
     X, y = data(1000)
     model = plain(n_cells=3, penalty=1e-3, random_state=0).fit(X, y)
     model.save(tmp_path / "whole.park")
     loss = model.save(tmp_path / "m.park", centers=kind)
     again, before = load(tmp_path / "m.park"), model.predict(X)
-    found = np.sqrt(np.mean((again.predict(X) - before) ** 2)) / before.std()
+    change = np.sqrt(np.mean((again.predict(X) - before) ** 2)) / before.std()
     assert 0 < loss < most
-    assert found == pytest.approx(loss, rel=0.2)
+    assert change == pytest.approx(loss, rel=0.2)
     assert (tmp_path / "m.park").stat().st_size < 0.85 * (tmp_path / "whole.park").stat().st_size
 
 
@@ -327,7 +327,7 @@ def test_a_file_can_be_replaced_while_its_model_is_in_use(tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "m.park").predict(X), second.predict(X))
 
 
-def test_cells_beyond_the_room_for_them_answer_the_same(tmp_path, monkeypatch):
+def test_cells_beyond_the_room_for_them_predict_the_same(tmp_path, monkeypatch):
     X, y = data()
     model_ = plain(n_cells=6, random_state=0).fit(X, y)
     model_.save(tmp_path / "m.park")
@@ -337,7 +337,7 @@ def test_cells_beyond_the_room_for_them_answer_the_same(tmp_path, monkeypatch):
     assert 0 < sum(cell is not None for cell in again.model_.cells.kept) < 6
 
 
-# What cannot be saved says so, and leaves nothing.
+# A model that cannot be saved is refused by name, and leaves nothing.
 
 
 def test_labels_that_json_cannot_hold_are_refused_when_saved(tmp_path):

@@ -268,7 +268,7 @@ def test_a_model_of_more_than_two_gigabytes_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_onnx_the_message_says_what_to_install(tmp_path, monkeypatch):
+def test_without_onnx_the_message_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ParameterError, match=r"pip install 'parkrr\[onnx\]'"):
         regressor(Gaussian(2.0)).to_onnx(tmp_path / "model.onnx")
@@ -279,7 +279,7 @@ def test_a_model_that_is_not_fitted_is_refused(tmp_path):
         ParKRegressor().to_onnx(tmp_path / "model.onnx")
 
 
-def test_the_file_says_what_goes_in_and_comes_out(session):
+def test_the_file_describes_its_inputs_and_outputs(session):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = ParKClassifier(Gaussian(2.0), 1e-3, blend=1, coarse=0).fit(frame, X[:, 0] > 0)
     running = session(model)
