@@ -22,7 +22,7 @@ from parkrr.planning.sizes import (
     estimate_bytes,
     estimate_seconds,
 )
-from parkrr.runtime.formatting import told_bytes
+from parkrr.runtime.formatting import describe_bytes
 from parkrr.runtime.memory import process_bytes
 from parkrr.solvers.factors import cholesky_in_place
 from parkrr.solvers.problem import kernel_of_rows
@@ -198,7 +198,7 @@ def test_the_process_is_as_large_as_the_system_says():
     ("count", "words"), [(0, "nothing"), (12, "12 bytes"), (1.5e6, "1.5 MB"), (4e9, "4 GB")]
 )
 def test_bytes_are_told_in_words(count, words):
-    assert told_bytes(count) == words
+    assert describe_bytes(count) == words
 
 
 def test_a_factor_takes_the_place_of_its_matrix():

@@ -25,7 +25,7 @@ from parkrr.data.parquet import BLOCK_BYTES, SLICES, Draw, ParquetTable, rows_pe
 from parkrr.data.rows import ArraySource, Block, as_tensor, is_frame, join_blocks
 from parkrr.data.targets import NO_TARGET, Target
 from parkrr.errors import ParameterError
-from parkrr.runtime import Engine, progress
+from parkrr.runtime import Engine, run_tasks
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,16 @@ def learn_encoded_table(
     names = category_columns(table.schema, table.features)
     counts: dict[str, CategoryCounts] = {}
     if names:
-        slices = table.slices(SLICES)
-        parts = {}
-        with progress("counting categories", table.n_rows, "rows", shown) as tick:
-            for k, part in engine.run(partial(count_slice, names, target), slices):
-                parts[k] = part
-                tick(slices[k].n_rows)
-        counts = add_counts(parts[k] for k in range(len(slices)))
+        parts = run_tasks(
+            engine,
+            partial(count_slice, names, target),
+            table.slices(SLICES),
+            label="counting categories",
+            unit="rows",
+            size_of=lambda part: part.n_rows,
+            shown=shown,
+        )
+        counts = add_counts(parts)
         if not counts:
             raise ParameterError(NO_TARGET)
     return EncodedTable(table, learn_columns(pa.concat_tables(rows), counts), target)

@@ -63,7 +63,7 @@ from parkrr.planning import (
     subtract_memory,
     tune_settings,
 )
-from parkrr.runtime import Engine, as_engine, check_device, moved, process_bytes
+from parkrr.runtime import Engine, as_engine, check_device, move_to_device, process_bytes
 from parkrr.tuning import Chosen, TuningLog
 from parkrr.uncertainty import DiagnosticRows, Predictor, add_cell_errors
 
@@ -512,7 +512,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
             rows = as_source(X, Y, w)
             if self.device != "cpu":
-                rows = moved(rows, check_device(self.device))
+                rows = move_to_device(rows, check_device(self.device))
             outcome = fit_rows(rows, params, as_seed(self.random_state), columns)
         self._keep(outcome)
         self.statistics_ = None
@@ -677,7 +677,9 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
             classes=fit.rows.target.classes,
         )
     rows = learn_table(table, params, seed, classify)
-    loaded = moved(rows.load(as_engine(params["engine"]).local), check_device(params["device"]))
+    loaded = move_to_device(
+        rows.load(as_engine(params["engine"]).local), check_device(params["device"])
+    )
     outcome = fit_rows(loaded, subtract_memory(params, process_bytes()), seed, rows.columns)
     return outcome._replace(classes=rows.target.classes)
 

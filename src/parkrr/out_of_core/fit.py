@@ -44,7 +44,7 @@ from parkrr.planning import (
     sizes_on_disk,
     tune_settings,
 )
-from parkrr.runtime import LocalEngine, as_engine, check_device, moved
+from parkrr.runtime import LocalEngine, as_engine, check_device, move_to_device
 from parkrr.tuning import TuningLog
 
 KEPT_ROWS = 2000  # of the sample, for importances
@@ -81,14 +81,14 @@ def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: boo
         with ledger.place.local("skeleton.park") as path:  # its centres stay mapped
             decided = PassSettings.read(path, table, params)
             before = time.perf_counter() - start
-            result = moved(passes(decided, ledger), own_device(params))
+            result = move_to_device(passes(decided, ledger), own_device(params))
     seconds = {
         **decided.diary.seconds,
         "sample and partition": max(0.0, before - sum(decided.diary.seconds.values())),
         "pass": result.place_seconds,
         "cells": result.cells_seconds,
     }
-    looked_at = moved(decided.looked_at, own_device(params))
+    looked_at = move_to_device(decided.looked_at, own_device(params))
     return DiskFit(result, decided.rows, decided.park, decided.diary, looked_at, seconds)
 
 
@@ -192,7 +192,7 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     sizes = sizes_on_disk(rows, params, engine)
     drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
     sample, kept = rows.sample(drawn, seed, engine)
-    sample = moved(sample, own_device(params))
+    sample = move_to_device(sample, own_device(params))
     left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
     deciding = sample.rows(slice(0, sample.n_rows - left_out))
     choices = open_choices(params, deciding.n_rows, deciding.X.shape[1])

@@ -22,7 +22,7 @@ from parkrr.data import (
 )
 from parkrr.errors import ParameterError
 from parkrr.out_of_core.checkpoint import Checkpoint
-from parkrr.runtime import Engine, progress
+from parkrr.runtime import Engine, run_tasks
 from parkrr.uncertainty import Predictor
 
 SLICE_ROWS = 2_000_000  # of a file that is written
@@ -143,13 +143,16 @@ def write_predictions(
     parts = [Part(f"part-{k:05d}.parquet", rows) for k, rows in enumerate(slices)]
     there = ledger.place.names()
     todo = [part for part in parts if part.name not in there]
-    total = sum(part.table.n_rows for part in todo)
-    done = 0
-    with progress("predicting", total, "rows", shown) as tick:
-        for _, rows in engine.run(predicting, todo):
-            done += rows
-            tick(rows)
-    return done
+    rows = run_tasks(
+        engine,
+        predicting,
+        todo,
+        label="predicting",
+        unit="rows",
+        size_of=lambda part: part.table.n_rows,
+        shown=shown,
+    )
+    return sum(rows)
 
 
 def check_columns(predicting: FilePredictor, table: ParquetTable) -> None:

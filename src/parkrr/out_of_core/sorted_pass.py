@@ -36,7 +36,7 @@ from parkrr.park import (
 )
 from parkrr.partition import assign
 from parkrr.planning import SORT_COPIES
-from parkrr.runtime import moved, progress, torch_threads
+from parkrr.runtime import move_to_device, run_tasks, torch_threads
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class DiskCell:
 def fit_and_publish(ledger: Checkpoint, task: CellTask) -> dict[str, Any]:
     """Fit a cell and keep its centres and weights; what is known of it."""
     with torch_threads(task.n_threads):
-        found = moved(fit_cell(task), "cpu")
+        found = move_to_device(fit_cell(task), "cpu")
     X, Y, w = found.rows or Block(found.centers[:0], found.weights[:0], None)
     change = found.weights[:0] if found.change is None else found.change
     w = torch.ones(len(X), dtype=torch.float64) if w is None else w
@@ -228,15 +228,18 @@ class SortedPass:
         left_out = [math.ceil(share * cell.n_rows) for cell in cells]
         tasks = self.park.tasks(cells, total, self.park.seed, left_out)
         known = self.ledger.known(cell_name(task.q) for task in tasks)
-        todo = [task for task in tasks if known[cell_name(task.q)] is None]
-        todo.sort(key=lambda task: -task.work)
-        left = sum(task.cell.n_rows for task in todo)
-        with progress("fitting cells", left, "rows", self.park.shown) as tick:
-            work = partial(fit_and_publish, self.ledger)
-            for k, facts in self.park.engine.run(work, todo):
-                known[cell_name(todo[k].q)] = facts
-                tick(todo[k].cell.n_rows)
-        return [self.published(q, known[cell_name(q)]) for q in range(len(cells))]
+        results = run_tasks(
+            self.park.engine,
+            partial(fit_and_publish, self.ledger),
+            tasks,
+            label="fitting cells",
+            unit="rows",
+            size_of=lambda task: task.cell.n_rows,
+            work_of=lambda task: task.work,
+            shown=self.park.shown,
+            done=[known[cell_name(task.q)] for task in tasks],
+        )
+        return [self.published(q, facts) for q, facts in enumerate(results)]
 
     def published(self, q: int, facts: dict[str, Any]) -> CellResult:
         """What a task has published of a cell, and said of it."""

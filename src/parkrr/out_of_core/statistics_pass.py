@@ -23,7 +23,7 @@ from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.unfitted_model import UnfittedModel, finished
 from parkrr.park import CellReport, CellResult, FitResult, FitSettings, Model, join_left_out
 from parkrr.partition import assign
-from parkrr.runtime import progress, torch_threads
+from parkrr.runtime import run_tasks, torch_threads
 from parkrr.solvers import (
     add_gram,
     fill_lower,
@@ -284,12 +284,15 @@ class StatisticsPass:
         """Runs of cells without a marker."""
         every = self.run_tasks()
         found = self.ledger.known(task.name for task in every)
-        tasks = [task for task in every if found[task.name] is None]
-        cells = sum(task.last - task.first for task in tasks)
-        with progress("solving cells", cells, "cells", self.park.shown) as tick:
-            work = partial(solve_run, self.skeleton, self.ledger, total)
-            for k, _ in self.park.engine.run(work, tasks):
-                tick(tasks[k].last - tasks[k].first)
+        run_tasks(
+            self.park.engine,
+            partial(solve_run, self.skeleton, self.ledger, total),
+            [task for task in every if found[task.name] is None],
+            label="solving cells",
+            unit="cells",
+            size_of=lambda task: task.last - task.first,
+            shown=self.park.shown,
+        )
 
     def collect(self, slices_seconds: float, cells_seconds: float) -> FitResult:
         """The model and its report from what tasks have published."""

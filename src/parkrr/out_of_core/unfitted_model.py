@@ -11,7 +11,7 @@ import torch
 from parkrr.data import ArraySource, Block, EncodedTable, group_by_cell
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.park import FitSettings, Model, as_map, check_kernel_range, with_target_scaled
-from parkrr.runtime import moved, progress
+from parkrr.runtime import move_to_device, run_tasks
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class UnfittedModel:
 
     def placed(self) -> "UnfittedModel":
         """The same on its device."""
-        return self if self.device == "cpu" else moved(self, self.device)
+        return self if self.device == "cpu" else move_to_device(self, self.device)
 
     @property
     def sizes(self) -> list[int]:
@@ -115,11 +115,14 @@ def finished(
 ) -> dict[str, dict[str, Any]]:
     """Run the tasks that have no marker, the largest first; what is known of all, in order."""
     found = ledger.known(task.name for task in tasks)
-    todo = [task for task in tasks if found[task.name] is None]
-    todo.sort(key=lambda task: -task.rows.n_rows)  # none is left to run alone
-    total = sum(task.rows.n_rows for task in todo)
-    with progress(label, total, "rows", park.shown) as tick:
-        for k, facts in park.engine.run(work, todo):
-            found[todo[k].name] = facts
-            tick(todo[k].rows.n_rows)
-    return found
+    results = run_tasks(
+        park.engine,
+        work,
+        tasks,
+        label=label,
+        unit="rows",
+        size_of=lambda task: task.rows.n_rows,
+        shown=park.shown,
+        done=[found[task.name] for task in tasks],
+    )
+    return {task.name: facts for task, facts in zip(tasks, results, strict=True)}

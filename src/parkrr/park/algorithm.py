@@ -18,7 +18,7 @@ from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
 from parkrr.park.holdout import LeaveOneOutRows, join_left_out
 from parkrr.park.model import CoarseModel, Model
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells, choose_centroids
-from parkrr.runtime import Engine, progress
+from parkrr.runtime import Engine, run_tasks
 from parkrr.solvers import (
     PENALTIES,
     Direct,
@@ -211,19 +211,19 @@ class FitSettings:
 
         A cell with more than a core's share of the work gets all cores to itself.
         """
-        work = sorted(tasks, key=lambda task: -task.work)
         share = sum(task.work for task in tasks) / self.engine.cores
-        alone = self.engine.threads_per_task(1)
-        large = [replace(t, n_threads=alone) for t in work if t.work > share]
-        groups = [*([task] for task in large), work[len(large) :]]
-        fitted: dict[int, CellResult] = {}
-        n = sum(task.cell.n_rows for task in tasks)
-        with progress("fitting cells", n, "rows", self.shown) as tick:
-            for group in filter(None, groups):
-                for k, result in self.engine.run(fit_cell, group):
-                    fitted[group[k].q] = result
-                    tick(group[k].cell.n_rows)
-        return [fitted[task.q] for task in tasks]
+        cores = self.engine.threads_per_task(1)
+        return run_tasks(
+            self.engine,
+            fit_cell,
+            [replace(task, n_threads=cores) if task.work > share else task for task in tasks],
+            label="fitting cells",
+            unit="rows",
+            size_of=lambda task: task.cell.n_rows,
+            work_of=lambda task: task.work,
+            alone=lambda task: task.work > share,
+            shown=self.shown,
+        )
 
 
 def as_map(metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: int) -> FeatureMap:

@@ -18,7 +18,7 @@ from parkrr.data import group_by_cell
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
 from parkrr.partition import HARD, Blend
-from parkrr.runtime import mapped_on_threads, torch_threads
+from parkrr.runtime import map_on_threads, torch_threads
 
 # Features routed together: enough that a cell finds hundreds of its rows in one run (466,000
 # rows of 9 features), and some five times this memory a thread.
@@ -125,7 +125,7 @@ class Model:
                 return work(X)
         longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
         rows = min(longest, max(1, -(-len(X) // n_threads)))
-        return torch.cat(mapped_on_threads(work, torch.split(X, rows), n_threads))
+        return torch.cat(map_on_threads(work, torch.split(X, rows), n_threads))
 
     def at(self, X: Tensor) -> Tensor:
         """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""

@@ -23,7 +23,7 @@ from parkrr.errors import BudgetError, ParameterError, check_bool, check_bytes, 
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
 from parkrr.planning.sizes import FitSize, coarse_seconds, estimate_seconds, estimate_tuning_bytes
-from parkrr.runtime import Engine, as_engine, told_bytes
+from parkrr.runtime import Engine, as_engine, describe_bytes
 from parkrr.uncertainty import FOLDS, SCALE_CENTERS
 
 # Centres of a cell, rows for each of them at least, and most cells, unless they are given: a row
@@ -147,9 +147,10 @@ def choose_disk_sizes(
     if not possible:
         least = limit + (need - rooms[1]) / USED
         raise BudgetError(
-            f"max_memory must be at least {told_bytes(least)} for rows on disk with "
+            f"max_memory must be at least {describe_bytes(least)} for rows on disk with "
             f"n_cells={cells}, n_centers={centers}, {width} numbers a row and row groups of up to "
-            f"{told_bytes(group_bytes)}, got {told_bytes(limit)}; raise it, or lower n_centers"
+            f"{describe_bytes(group_bytes)}, got {describe_bytes(limit)}; raise it, or lower "
+            f"n_centers"
         )
     # More workers, or fewer with memory for fewer passes: whichever is faster.
     workers = max(possible, key=lambda w: (w / math.ceil(statistics / rooms[w]), w))

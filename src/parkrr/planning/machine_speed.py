@@ -16,7 +16,7 @@ import torch
 from parkrr.data import ArraySource, Block
 from parkrr.kernels import FeatureMap, Matern
 from parkrr.partition import assign, rows_around
-from parkrr.runtime import LocalEngine, give_back, mapped_on_threads
+from parkrr.runtime import LocalEngine, map_on_threads, release_memory
 from parkrr.solvers import Shard, kernel_of_rows
 from parkrr.tuning import LocalBatch, SampleSearch, metric_descent, sample_search
 from parkrr.uncertainty import schur_complement
@@ -76,7 +76,7 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
 
     def on_each_core(work: Callable[[], object]) -> float:
         """Seconds of the same work on every core at once."""
-        return time_work(lambda: mapped_on_threads(lambda _: work(), range(cores), cores))
+        return time_work(lambda: map_on_threads(lambda _: work(), range(cores), cores))
 
     try:
         return MachineSpeed(
@@ -93,7 +93,7 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
             / ROWS,
         )
     finally:
-        give_back()
+        release_memory()
 
 
 def time_work(work: Callable[[], object]) -> float:

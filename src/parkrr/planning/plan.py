@@ -18,7 +18,14 @@ from parkrr.planning.disk_sizes import (
 from parkrr.planning.machine_speed import measure_speed
 from parkrr.planning.settings import measure_spread, size_fit, size_fit_of_sample
 from parkrr.planning.sizes import EVEN, LIBRARIES_BYTES, FitSize, estimate_bytes, estimate_seconds
-from parkrr.runtime import as_engine, free_bytes, plural, process_bytes, told_bytes, told_seconds
+from parkrr.runtime import (
+    as_engine,
+    describe_bytes,
+    describe_count,
+    describe_seconds,
+    free_bytes,
+    process_bytes,
+)
 
 SHORT = 0.05  # seconds of a step that are not worth a mention
 LOADED_COPIES = 2  # of rows of files, when they have just been loaded
@@ -103,22 +110,23 @@ class Plan:
             about = f"{self.cells:,} of about {self.cell_rows:,} rows"
             cells = f"{about}, the largest {self.largest_cell:,}"
         where = "on disk" if self.where == "disk" else "in memory"
-        now = f"{told_bytes(self.memory_now)} in use now"
-        limit = "" if self.max_memory is None else f", max_memory {told_bytes(self.max_memory)}"
-        free = "" if self.free is None else f", {told_bytes(self.free)} free"
-        steps = [f"{name} {told_seconds(s)}" for name, s in self.seconds.items() if s >= SHORT]
-        passes = plural(self.passes, "pass", "passes")
+        now = f"{describe_bytes(self.memory_now)} in use now"
+        limit = "" if self.max_memory is None else f", max_memory {describe_bytes(self.max_memory)}"
+        free = "" if self.free is None else f", {describe_bytes(self.free)} free"
+        steps = [f"{name} {describe_seconds(s)}" for name, s in self.seconds.items() if s >= SHORT]
+        passes = describe_count(self.passes, "pass", "passes")
         over = f" ({passes} over all rows)" if self.passes else ""
         lines = {
-            "data": f"{self.rows:,} rows of {plural(self.features, 'feature')}{numbers}, "
-            f"{plural(self.targets, 'target')}",
+            "data": f"{self.rows:,} rows of {describe_count(self.features, 'feature')}{numbers}, "
+            f"{describe_count(self.targets, 'target')}",
             "cells": cells,
             "centres": f"{self.centers:,}{', every row' if self.centers == self.rows else ''}",
-            "memory": f"{told_bytes(self.memory)} at its peak, rows {where} ({now}{limit}{free})",
-            "time": f"about {told_seconds(self.total_seconds)}{': ' if steps else ''}"
+            "memory": f"{describe_bytes(self.memory)} at its peak, "
+            f"rows {where} ({now}{limit}{free})",
+            "time": f"about {describe_seconds(self.total_seconds)}{': ' if steps else ''}"
             f"{', '.join(steps)}",
-            "disk": f"reads {told_bytes(self.bytes_read)}{over}, writes "
-            f"{told_bytes(self.bytes_written)}",
+            "disk": f"reads {describe_bytes(self.bytes_read)}{over}, writes "
+            f"{describe_bytes(self.bytes_written)}",
         }
         advice = [f"note     {line}" for line in self.advice]
         return "\n".join([*(f"{name:<9}{line}" for name, line in lines.items()), *advice])
@@ -226,7 +234,8 @@ def advise(plan: Plan, chooses: bool) -> tuple[str, ...]:
     lines, need = [], plan.memory - plan.memory_now
     if plan.free is not None and need > plan.free:
         lines.append(
-            f"needs {told_bytes(need)} and {told_bytes(plan.free)} are free: set max_memory, or "
+            f"needs {describe_bytes(need)} and {describe_bytes(plan.free)} are free: set "
+            f"max_memory, or "
             f"raise n_cells"
         )
     budget, total = plan.time_budget, plan.total_seconds
@@ -234,7 +243,8 @@ def advise(plan: Plan, chooses: bool) -> tuple[str, ...]:
         longest = max(plan.seconds, key=lambda step: plan.seconds[step])
         settled = " set kernel, penalty, metric, blend and coarse," if chooses else ""
         lines.append(
-            f"time_budget={budget:g} is too short by {told_seconds(total - budget)}, most of it "
+            f"time_budget={budget:g} is too short by {describe_seconds(total - budget)}, most "
+            f"of it "
             f"for {longest}:{settled} lower n_centers, or fit fewer rows"
         )
     return tuple(lines)

@@ -31,7 +31,7 @@ from parkrr.kernels import (
 from parkrr.park import Coarse, FitSettings
 from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells
 from parkrr.planning.sizes import EVEN, CellSpread, FitSize, choose_sizes, estimate_bytes
-from parkrr.runtime import as_engine, free_bytes, give_back, progress, told_bytes
+from parkrr.runtime import as_engine, describe_bytes, free_bytes, progress, release_memory
 from parkrr.solvers import Falkon
 from parkrr.tuning import N_STEPS, OpenChoices, TuningLog, tune
 
@@ -125,7 +125,7 @@ def tune_settings(
     here = replace(settings, engine=settings.engine.local, shown=False)
     with progress("choosing", N_STEPS, "steps", settings.shown) as tick:
         tuned, log = tune(here, choices, rows, tuning_seconds(params), tick)
-    give_back()  # what tuning took, before cells take theirs
+    release_memory()  # what tuning took, before cells take theirs
     return replace(tuned, engine=settings.engine, shown=settings.shown), log
 
 
@@ -225,7 +225,7 @@ def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
     need, free = estimate_bytes(size), free_bytes()
     if free is not None and need > free:
         warnings.warn(
-            f"this fit takes about {told_bytes(need)} and {told_bytes(free)} are free; set "
+            f"this fit takes about {describe_bytes(need)} and {describe_bytes(free)} are free; set "
             f"max_memory to have it smaller",
             ResourceWarning,
             stacklevel=4,

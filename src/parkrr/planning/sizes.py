@@ -17,7 +17,7 @@ from parkrr.errors import BudgetError
 from parkrr.park import COARSE_ROWS, LEFT_OUT_VALUES
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed, measure_speed
-from parkrr.runtime import told_bytes
+from parkrr.runtime import describe_bytes
 from parkrr.solvers import Falkon, choose_solver
 from parkrr.tuning import (
     SCORED_FEATURES,
@@ -174,8 +174,9 @@ def choose_sizes(
         else:
             way_out = "or fit files (scan_parquet), whose rows stay on disk"
         raise BudgetError(
-            f"max_memory must be at least {told_bytes(need)} for {size.n:,} rows of {size.d} "
-            f"numbers with n_cells={cells} and n_centers={centers}, got {told_bytes(max_memory)}; "
+            f"max_memory must be at least {describe_bytes(need)} for {size.n:,} rows of {size.d} "
+            f"numbers with n_cells={cells} and n_centers={centers}, got "
+            f"{describe_bytes(max_memory)}; "
             f"raise it, {way_out}"
         )
     return size

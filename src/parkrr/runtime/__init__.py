@@ -1,7 +1,15 @@
-"""Where and how work runs; no mathematics."""
+"""Where tasks run, on which device, in how much memory."""
 
-from parkrr.runtime.devices import check_device, moved
-from parkrr.runtime.engine import Engine, LocalEngine, as_engine, mapped_on_threads, torch_threads
-from parkrr.runtime.formatting import plural, told_bytes, told_seconds
-from parkrr.runtime.memory import free_bytes, give_back, process_bytes
-from parkrr.runtime.progress import Tick, progress
+from parkrr.runtime.devices import check_device, move_to_device
+from parkrr.runtime.engine import (
+    Engine,
+    LocalEngine,
+    Tick,
+    as_engine,
+    map_on_threads,
+    progress,
+    run_tasks,
+    torch_threads,
+)
+from parkrr.runtime.formatting import describe_bytes, describe_count, describe_seconds
+from parkrr.runtime.memory import free_bytes, process_bytes, release_memory

@@ -1,4 +1,4 @@
-"""Whatever holds tensors, on another device."""
+"""Tensors, and what holds them, on another device."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -11,28 +11,21 @@ from parkrr.errors import ParameterError
 Holder = TypeVar("Holder")
 
 
-def moved(holder: Holder, device: str | torch.device) -> Holder:
-    """A tensor, or a list, tuple or dataclass of them at any depth, on that device.
+def move_to_device(holder: Holder, device: str | torch.device) -> Holder:
+    """A tensor, or a list, tuple or dataclass of them at any depth, on that device."""
 
-    Examples
-    --------
-    >>> import torch
-    >>> from parkrr.runtime.devices import moved
-    >>> from parkrr.data.rows import Block
-    >>> moved(Block(torch.ones(2, 3), torch.ones(2, 1), None), "cpu").X.device
-    device(type='cpu')
-    """
-    found: Any = holder
-    if isinstance(holder, Tensor):
-        found = holder.to(device)
-    elif isinstance(holder, list):
-        found = [moved(part, device) for part in holder]
-    elif isinstance(holder, tuple) and hasattr(holder, "_fields"):
-        found = type(holder)(*(moved(part, device) for part in holder))
-    elif is_dataclass(holder) and not isinstance(holder, type):
-        parts = {field.name: moved(getattr(holder, field.name), device) for field in fields(holder)}
-        found = replace(holder, **parts)
-    result: Holder = found
+    def move(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.to(device)
+        if isinstance(part, list):
+            return [move(inner) for inner in part]
+        if isinstance(part, tuple) and hasattr(part, "_fields"):
+            return type(part)(*map(move, part))
+        if is_dataclass(part) and not isinstance(part, type):
+            return replace(part, **{f.name: move(getattr(part, f.name)) for f in fields(part)})
+        return part
+
+    result: Holder = move(holder)
     return result
 
 

@@ -1,24 +1,32 @@
-"""Run independent tasks here, on threads.
+"""Engines, which run independent tasks; threads of this process; and progress.
 
-An engine knows nothing of what it runs: a function, tasks that carry everything they
-need, and results with the number of their task. Torch releases the GIL inside an
-operation, so threads are enough.
+An engine gets a function and tasks that carry everything they need, and yields results with the
+number of their task. Torch releases the GIL inside an operation, so threads are enough.
 """
 
+import logging
 import os
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
+from tqdm.auto import tqdm
 
 from parkrr.errors import ParameterError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Tick = Callable[[int], None]
+log = logging.getLogger("parkrr")
+ENGINE = ("cores", "n_nodes", "remote", "local", "threads_per_task", "run", "map")
+FEW_STEPS = 10  # of very different lengths, whose speed does not tell the time left
+NO_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}]"
 
 
 class Engine(Protocol):
@@ -40,13 +48,16 @@ class Engine(Protocol):
     def local(self) -> "LocalEngine":
         """Threads of this process, for what is not worth sending anywhere."""
 
-    def threads_per_task(self, n_tasks: int) -> int: ...
+    def threads_per_task(self, n_tasks: int) -> int:
+        """Cores that each of n_tasks may use when all of them run."""
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[int, Result]]: ...
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield (number, function(task)) as tasks finish; start them in the order given."""
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]: ...
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """function(task) of every task, in the order given."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +66,12 @@ class LocalEngine:
 
     Parameters
     ----------
-    n_threads
-        How many cores to use; None means as many as torch does.
+    n_threads : int, default None
+        How many cores to use, at least 1; None means as many as torch does.
 
     Examples
     --------
-    >>> from parkrr.runtime.engine import LocalEngine
+    >>> from parkrr import LocalEngine
     >>> sorted(LocalEngine(n_threads=2).run(abs, [-3, 5]))
     [(0, 3), (1, 5)]
     """
@@ -79,33 +90,34 @@ class LocalEngine:
 
     @property
     def local(self) -> "LocalEngine":
-        """For what is not worth sending anywhere."""
         return self
 
     def threads_per_task(self, n_tasks: int) -> int:
-        """Cores each of n_tasks may use when all run: more than one only for a few tasks."""
         return max(1, self.cores // max(1, n_tasks))
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield (number, function(task)) as tasks finish; start them in the order given."""
         if not tasks:
-            return
-        if len(tasks) == 1:
-            with torch_threads(self.cores):
-                yield 0, function(tasks[0])
             return
         workers = min(self.cores, len(tasks))  # read before torch's count changes
         with torch_threads(self.threads_per_task(len(tasks))):
-            yield from in_threads(function, tasks, workers)
+            if len(tasks) == 1:
+                yield 0, function(tasks[0])
+                return
+            with ThreadPoolExecutor(workers) as pool:
+                number_of = {pool.submit(function, task): k for k, task in enumerate(tasks)}
+                try:
+                    for future in as_completed(number_of):
+                        yield number_of[future], future.result()
+                finally:  # a failure cancels the rest
+                    pool.shutdown(wait=True, cancel_futures=True)
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """function(task) of every task, in the order given."""
         return in_order(self.run(function, tasks))
 
 
-def as_engine(engine: "Engine | str") -> Engine:
+def as_engine(engine: Engine | str) -> Engine:
     """The engine of that name, or the engine itself."""
     if engine == "local":
         return LocalEngine()
@@ -113,85 +125,145 @@ def as_engine(engine: "Engine | str") -> Engine:
         from parkrr.runtime.ray_engine import RayEngine  # noqa: PLC0415 - few fits need it
 
         return RayEngine()
-    if isinstance(engine, str) or not (hasattr(engine, "run") and hasattr(engine, "remote")):
+    # Not hasattr, which would start a cluster to count its nodes.
+    missing = [name for name in ENGINE if name not in dir(engine)]
+    if isinstance(engine, str) or missing:
         raise ParameterError(
             f"engine must be 'local', 'ray', a LocalEngine, a RayEngine or another object with the "
-            f"methods of parkrr.runtime.Engine, got {engine!r}"
+            f"methods of parkrr.runtime.Engine, got {engine!r} without {', '.join(missing)}"
         )
     return engine
 
 
-def in_order(results: Iterator[tuple[int, Result]]) -> list[Result]:
+def in_order(results: Iterable[tuple[int, Result]]) -> list[Result]:
     """Numbered results by their number."""
-    found = dict(results)
-    return [found[number] for number in range(len(found))]
+    by_number = dict(results)
+    return [by_number[number] for number in range(len(by_number))]
 
 
-def in_threads(
-    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int
-) -> Iterator[tuple[int, Result]]:
-    """Results of tasks on a pool of threads, as they come; a failure cancels the rest."""
-    with ThreadPoolExecutor(workers) as pool:
-        number_of = {pool.submit(function, task): k for k, task in enumerate(tasks)}
-        try:
-            for done in as_completed(number_of):
-                yield number_of[done], done.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+@contextmanager
+def progress(label: str, total: int, unit: str, shown: bool) -> Iterator[Tick]:
+    """Show a bar in a terminal or notebook, and write one line to the log elsewhere.
+
+    Call the function it yields with the amount that has been done since the last call.
+
+    Examples
+    --------
+    >>> from parkrr.runtime import progress
+    >>> with progress("fitting cells", total=2, unit="cells", shown=False) as tick:
+    ...     tick(1)
+    ...     tick(1)
+    """
+    shown = shown and total > 0
+    live = shown and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    start, done = time.perf_counter(), 0
+    form: dict[str, Any] = {"unit_scale": True} if total > FEW_STEPS else {"bar_format": NO_ETA}
+    with tqdm(total=total, desc=label, unit=f" {unit}", disable=not live, **form) as bar:
+
+        def tick(amount: int) -> None:
+            nonlocal done
+            done += amount
+            bar.update(amount)
+
+        yield tick
+    if shown and not live:
+        seconds = max(1e-9, time.perf_counter() - start)
+        log.info("%s: %s %s in %.1f s, %.3g a second", label, done, unit, seconds, done / seconds)
+
+
+def run_tasks(
+    engine: Engine,
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    label: str,
+    unit: str,
+    size_of: Callable[[Task], int],
+    shown: bool,
+    work_of: Callable[[Task], float] | None = None,
+    alone: Callable[[Task], bool] = lambda task: False,
+    done: Sequence[Result | None] | None = None,
+) -> list[Result]:
+    """function(task) of every task that is not done, with progress; all results in order.
+
+    Parameters
+    ----------
+    label, unit, shown
+        Of the progress: what is done, what is counted, and whether it is shown.
+    size_of
+        How many units a task is.
+    work_of
+        How long a task takes, in any unit; the longest start first, so that none is left to run
+        by itself at the end. None takes the size.
+    alone
+        Which tasks get all cores to themselves, before the others.
+    done
+        The results of tasks that were finished before, None for the others.
+    """
+    results: list[Result | None] = [None] * len(tasks) if done is None else list(done)
+    todo = [k for k, result in enumerate(results) if result is None]
+    todo.sort(key=lambda k: -(work_of or size_of)(tasks[k]))
+    groups = [*([k] for k in todo if alone(tasks[k])), [k for k in todo if not alone(tasks[k])]]
+    with progress(label, sum(size_of(tasks[k]) for k in todo), unit, shown) as tick:
+        for group in groups:
+            for number, result in engine.run(function, [tasks[k] for k in group]):
+                results[group[number]] = result
+                tick(size_of(tasks[group[number]]))
+    return cast(list[Result], results)
 
 
 class TorchThreads:
-    """How many threads torch uses an operation: one number for the whole process.
+    """How many threads torch uses per operation: one number for the whole process.
 
-    Several threads may ask at once and leave in any order; the last to ask is heard, and the
-    last to leave puts back what was there before.
+    Several threads may set it at once and leave in any order: the last that entered counts, and
+    the last that leaves restores the number from before.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.asked: list[tuple[object, int]] = []
+        self.entered: list[tuple[object, int]] = []
         self.before = 0
 
     @contextmanager
     def __call__(self, count: int) -> Iterator[None]:
-        """Let torch use `count` threads an operation while the context lasts."""
-        token = (object(), count)
+        """Let torch use `count` threads per operation while the context lasts."""
+        entry = (object(), count)
         with self.lock:
-            self.before = self.before if self.asked else torch.get_num_threads()
-            self.asked.append(token)
+            self.before = self.before if self.entered else torch.get_num_threads()
+            self.entered.append(entry)
             torch.set_num_threads(count)
         try:
             yield
         finally:
             with self.lock:
-                self.asked.remove(token)
-                torch.set_num_threads(self.asked[-1][1] if self.asked else self.before)
+                self.entered.remove(entry)
+                torch.set_num_threads(self.entered[-1][1] if self.entered else self.before)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin again in a forked process, in which torch has one thread.
 
         Threads of OpenMP do not survive a fork, and the first operation that is to be shared among
-        them would wait for ever, as in any program with torch; whoever held the lock is gone too.
+        them would wait for ever, as in any program with torch. Nor does whoever held the lock.
         """
-        self.lock, self.asked = threading.Lock(), []
+        self.lock, self.entered = threading.Lock(), []
         torch.set_num_threads(1)
 
 
 torch_threads = TorchThreads()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=torch_threads.forget)
+    os.register_at_fork(after_in_child=torch_threads.reset)
 
 
-def mapped_on_threads(
-    work: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int
+def map_on_threads(
+    function: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int
 ) -> list[Result]:
-    """work(task) of many short tasks, in order, torch with one thread each.
+    """function(task) of many short tasks, in order, each with one thread of torch.
 
     One thread is this one: memory of threads that come and go is not given back, and novelty of
     10^7 rows, a pool for every run, grew to 5 GB.
     """
     with torch_threads(1):
         if n_threads == 1:
-            return [work(task) for task in tasks]
+            return [function(task) for task in tasks]
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(work, tasks))
+            return list(pool.map(function, tasks))

@@ -1,7 +1,7 @@
-"""Memory that this process holds, and giving back what it no longer needs."""
+"""The memory of this process and of the machine."""
 
 import ctypes
-import os
+import mmap
 import sys
 from pathlib import Path
 
@@ -10,10 +10,10 @@ MEMINFO = Path("/proc/meminfo")
 
 
 def process_bytes() -> float:
-    """What this process holds now; 0 where the system does not say."""
+    """What this process holds now; 0 where the system does not tell."""
     if not STATM.exists():
         return 0.0
-    return float(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return float(STATM.read_text().split()[1]) * mmap.PAGESIZE
 
 
 def free_bytes() -> float | None:
@@ -24,7 +24,7 @@ def free_bytes() -> float | None:
     return float(line.split()[1]) * 1024
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Return freed memory to the system, where the C library can.
 
     glibc keeps what threads have freed: some 300 MB after choices, and 250 after a plan.

@@ -1,7 +1,7 @@
-"""The same tasks on a Ray cluster.
+"""Tasks on a Ray cluster.
 
-A task and its function carry everything, so that Ray is only told where to run them: Ray Core
-tasks, few at a time, repeated when a worker or a node dies, with more memory when that ran out.
+They are Ray Core tasks, few at a time, repeated when a worker or a node dies, with more memory when
+that ran out.
 """
 
 import os
@@ -58,14 +58,14 @@ class RayEngine:
     @property
     def cores(self) -> int:
         """Tasks that can run at once."""
-        ray = self.connected()
+        ray = self.connect()
         there = ray.cluster_resources()
         return max(1, int(there.get("CPU", 1) / max(self.num_cpus, 1e-3)))
 
     def threads_per_task(self, n_tasks: int) -> int:
         return max(1, int(self.num_cpus))
 
-    def connected(self) -> Any:
+    def connect(self) -> Any:
         """The ray module, with a cluster behind it."""
         try:
             import ray  # noqa: PLC0415 - optional, and slow to import
@@ -87,7 +87,7 @@ class RayEngine:
     @property
     def n_nodes(self) -> int:
         """Nodes that are alive."""
-        return sum(node["Alive"] for node in self.connected().nodes())
+        return sum(node["Alive"] for node in self.connect().nodes())
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task]
@@ -96,7 +96,7 @@ class RayEngine:
 
         Ray is told not to repeat tasks, for it would do so with the memory that was too little.
         """
-        ray = self.connected()
+        ray = self.connect()
         shared, remote = ray.put(function), ray.remote(max_retries=0)(call)
         tries = [Attempt(0, int(self.memory)) for _ in tasks]
         waiting, running = list(reversed(range(len(tasks)))), dict[Any, int]()
@@ -124,9 +124,9 @@ class RayEngine:
         """Once more after a worker or node died, with twice the memory if that ran out."""
         if before.deaths >= DEATHS:
             raise error
-        if not isinstance(error, self.connected().exceptions.OutOfMemoryError):
+        if not isinstance(error, self.connect().exceptions.OutOfMemoryError):
             return Attempt(before.deaths + 1, before.memory)
-        largest = max(node["Resources"].get("memory", 0) for node in self.connected().nodes())
+        largest = max(node["Resources"].get("memory", 0) for node in self.connect().nodes())
         if before.memory >= largest:
             raise error
         wanted = max(FIRST_MEMORY, 2 * before.memory)

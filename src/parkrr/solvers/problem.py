@@ -13,7 +13,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, Block, Source
 from parkrr.kernels import Kernel, KernelBlock
-from parkrr.runtime import mapped_on_threads
+from parkrr.runtime import map_on_threads
 
 KERNEL_VALUES = 2**21  # of the kernel matrix of all rows, computed at a time
 PANEL = 64  # columns of K'K at a time: symmetry then saves 40 % of the work at m = 200
@@ -255,7 +255,7 @@ def sum_shards(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
         return part(shards[0])
     # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
     # use both cores at 1.1: blocks in cache are too short to share.
-    return reduce(Tensor.add_, mapped_on_threads(part, shards, len(shards)))
+    return reduce(Tensor.add_, map_on_threads(part, shards, len(shards)))
 
 
 def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:

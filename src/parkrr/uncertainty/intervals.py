@@ -22,7 +22,7 @@ from torch import Tensor
 from parkrr.data import ArraySource, group_by_cell
 from parkrr.kernels import Kernel
 from parkrr.park import CoarseModel, LeaveOneOutRows, Model, coarse_model
-from parkrr.runtime import mapped_on_threads
+from parkrr.runtime import map_on_threads
 
 Array = NDArray[np.float64]
 LEVELS = np.concatenate([[0.001], np.arange(1, 400) / 400, [0.999]])  # of the stored quantiles
@@ -333,7 +333,7 @@ def map_cells(
         out[rows] = function(q, X[rows])
 
     tasks = [(q, rows) for q, rows in enumerate(torch.split(order, counts)) if len(rows)]
-    mapped_on_threads(fill, tasks, n_threads)
+    map_on_threads(fill, tasks, n_threads)
     return out
 
 
