@@ -246,7 +246,7 @@ def test_every_kernel_is_as_documented(settings, tmp_path):
 def test_a_posterior_scale_is_as_documented(tmp_path):
     X, y = data()
     model = plain(n_cells=3, random_state=0).fit(X, y)
-    model.intervals_ = replace(model.intervals_, how="posterior", learned=None)
+    model.intervals_ = replace(model.intervals_, scale_name="posterior", learned=None)
     model.save(tmp_path / "m.park")
     t, about = modelreader.read(tmp_path / "m.park")
     lower, upper = modelreader.interval(t, about, modelreader.mapped(X[:5], t), coverage=0.9)
