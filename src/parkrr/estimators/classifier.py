@@ -498,8 +498,9 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> from parkrr import ParKClassifier
         >>> X = np.linspace(0, 1, 100)[:, None]
         >>> labels = X[:, 0] > 0.5
-        >>> ParKClassifier(random_state=0).fit(X[::2], labels[::2]).score(X[1::2], labels[1::2])
-        1.0
+        >>> model = ParKClassifier(random_state=0).fit(X[::2], labels[::2])
+        >>> model.score(X[1::2], labels[1::2]) > 0.9
+        True
         """
         return float(super().score(X, y, sample_weight))
 
