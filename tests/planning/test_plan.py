@@ -184,6 +184,7 @@ def test_a_budget_is_a_parameter():
 
 def test_a_fit_larger_than_what_is_free_warns(monkeypatch):
     monkeypatch.setattr("parkrr.planning.settings.free_bytes", lambda: 1e6)
+    monkeypatch.setattr("parkrr.planning.settings.SMALL_FIT", 0)
     with pytest.warns(ResourceWarning, match="set max_memory"):
         plain().fit(*rows())
 

@@ -15,9 +15,9 @@ from parkrr.errors import CellError, NotFiniteError
 from parkrr.kernels import Gaussian, Laplacian, Linear
 from parkrr.park.cells import CellTask, fit_cell
 from parkrr.runtime.engine import LocalEngine, torch_threads
-from parkrr.solvers.direct import Direct
+from parkrr.solvers.direct import Direct, choose_solver
 from parkrr.solvers.factors import Factor
-from parkrr.solvers.falkon import Falkon, choose_solver, conjugate_gradient
+from parkrr.solvers.falkon import Falkon, conjugate_gradient
 from parkrr.solvers.problem import LocalProblem, kernel_of_rows
 from plain import plain
 

@@ -4,11 +4,12 @@ from parkrr.solvers.direct import (
     PENALTIES,
     Direct,
     PenaltyPath,
+    choose_solver,
     leave_one_out_errors,
     penalty_path,
 )
 from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan
-from parkrr.solvers.falkon import Falkon, choose_solver
+from parkrr.solvers.falkon import Falkon
 from parkrr.solvers.problem import (
     LocalFit,
     LocalProblem,

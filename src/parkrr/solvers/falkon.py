@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from parkrr.data import FEW_ROWS, join_blocks
-from parkrr.solvers.direct import Direct, solve_exactly
+from parkrr.solvers.direct import solve_exactly
 from parkrr.solvers.factors import Preconditioner, join_rescues
 from parkrr.solvers.problem import (
     LocalFit,
     LocalProblem,
     Shard,
-    Solver,
     leave_one_out_block,
     sum_shards,
 )
@@ -152,20 +151,3 @@ def gradient_of(shards: list[Shard], B: Preconditioner) -> Callable[[Tensor], Te
         return B.apply_t(sum_shards(shards, lambda shard: shard.normal(v))) + B.ridge(beta)
 
     return gradient
-
-
-def choose_solver(n: float, m: int, t: int, falkon: Falkon) -> tuple[Solver, str]:
-    """The solver that should take less time on n rows and m centres, and why.
-
-    Seconds on one core, from 1.1e9 kernel entries/s, 65e9 float64 operations/s, and 25
-    iterations: cells of taxi1m needed 19 to 36 to reach 1e-4. The cubic terms of both are
-    alike (2.7 m^3), so they do not count.
-    """
-    direct = n * m * (1 / 1.1e9 + 1.3 * m / 65e9)
-    if m >= n:  # eq. (10): no statistics, half of a cubic term, kernel values in float64
-        direct = n * m * (1 / 2e8 + m / 3 / 50e9)
-    iterative = n * m * (min(25, falkon.max_iter) + 1) / 1.1e9 * (1 + (t - 1) / 4)
-    if m >= n:  # the cubic terms of eq. (10) and of the preconditioner are not alike
-        iterative += 2.7 * m**3 / 65e9
-    why = f"estimated {direct:.2g} s direct, {iterative:.2g} s falkon"
-    return (Direct(), why) if direct <= iterative else (falkon, why)
