@@ -1,6 +1,6 @@
-"""The command line: plan, fit, predict, inspect and their options; home of typer.
+"""The command line: plan, fit, predict, inspect and their options.
 
-What they do is in `commands`, which brings torch: 3 s that help and completion do not wait for.
+What they do is in `commands`, which imports torch: 3 s that help and completion do not wait for.
 """
 
 import shlex
@@ -13,55 +13,66 @@ import typer
 from typer.core import TyperGroup
 
 import parkrr
-from parkrr.cli import exit_codes as exits
-from parkrr.cli import terminal
-from parkrr.cli.options import (
-    AnswersPlace,
-    BlendCells,
-    Cells,
-    CellShares,
-    Centers,
-    Checkpoint,
-    Classify,
-    CoarseCenters,
-    Coverage,
-    Data,
-    Debug,
-    Engine,
-    Features,
-    Json,
-    Kernel,
-    Keys,
-    Memory,
-    Metric,
-    Model,
-    ModelFile,
-    NoReport,
-    Penalty,
-    Quiet,
-    Report,
-    Seconds,
-    Seed,
-    Target,
-    Types,
-    Weight,
-    WithCells,
-)
-from parkrr.cli.terminal import show
+from parkrr.cli import exit_codes, terminal
 from parkrr.errors import ParKError
 
-EXITS = "\n".join(["Exit codes", *(f"{k:>3}  {told}" for k, told in exits.MEANINGS.items())])
+EPILOG = "\n".join(["Exit codes", *(f"{k:>3}  {text}" for k, text in exit_codes.MEANINGS.items())])
 
 
-def run(command: str, **arguments: Any) -> Any:
-    """Run a command; its module imports torch, so it is imported here and not before."""
-    from parkrr.cli import commands  # noqa: PLC0415
+def option(help: str, metavar: str | None = None, *names: str, **settings: Any) -> Any:
+    """An option, by default named as its parameter."""
+    return typer.Option(*names, help=help, metavar=metavar, **settings)
 
-    return getattr(commands, command)(**arguments)
+
+# Options that several commands have, each written once.
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="Parquet (a file, a folder, a glob, a URL), CSV (.csv, .tsv, .gz) or Arrow "
+        "(.arrow, .feather, .ipc).",
+    ),
+]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file of 'parkrr fit'.")]
+Target = Annotated[str, option("Column to predict; several as a,b.", "NAME", "--target", "-t")]
+Features = Annotated[str | None, option("Columns to predict from; default: all others.", "A,B")]
+Weight = Annotated[str | None, option("Column of row weights.", "NAME")]
+Types = Annotated[
+    str | None, option("Types of CSV columns, such as zip=string,price=float64.", "A=TYPE")
+]
+Classify = Annotated[
+    bool | None,
+    option(
+        "Whether the target holds labels; default: if it is strings or booleans.",
+        None,
+        "--classify/--regress",
+        show_default=False,
+    ),
+]
+Memory = Annotated[str | None, option("Memory of the process, for files 4GB by default.", "SIZE")]
+Seconds = Annotated[float | None, option("Seconds the fit should take.", "SECONDS")]
+Checkpoint = Annotated[
+    str | None, option("Folder or URL from which the same command resumes.", "FOLDER")
+]
+Cells = Annotated[int | None, option("Number of cells.", "N")]
+Centers = Annotated[int | None, option("Number of centres of all cells.", "N")]
+Kernel = Annotated[str | None, option("gaussian, laplacian, matern, polynomial or linear.", "NAME")]
+Metric = Annotated[str | None, option("Feature map: learned, standard or euclidean.", "NAME")]
+Penalty = Annotated[float | None, option("The ridge penalty, lambda.", "NUMBER")]
+Blend = Annotated[int | None, option("Nearest cells to blend; 1 for no blend.", "N")]
+Coarse = Annotated[int | None, option("Centres of a coarse level; 0 for none.", "N")]
+Engine = Annotated[str, option("Where tasks run: local or ray.", "NAME")]
+Report = Annotated[
+    Path | None,
+    option("HTML report to write; for a fit by default beside the model, as .html.", "FILE"),
+]
+Json = Annotated[bool, option("One JSON document on stdout, for errors too.", None, "--json")]
+Quiet = Annotated[bool, option("No progress and no messages.", None, "--quiet", "-q")]
+Debug = Annotated[bool, option("Show the traceback of an error.", None, "--debug")]
 
 
 class Commands(TyperGroup):
-    """Ends every run with a code that means something, and shows a traceback only if it helps."""
+    """Ends every run with an exit code of its own, and shows a traceback only if it helps."""
 
     def main(
         self,
@@ -73,46 +84,45 @@ class Commands(TyperGroup):
         **extra: Any,
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        rest = (prog_name, complete_var, False, windows_expand_args)
         try:
-            with exits.interruptible():
-                code = super().main(words, *rest, **extra)
+            with exit_codes.interruptible():
+                code = super().main(
+                    words, prog_name, complete_var, False, windows_expand_args, **extra
+                )
         except Exception as error:
-            code = failed(error, words)
+            code = show_failure(error, words)
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
-        with exits.kept_in(None):  # typer would take a bare interrupt for its own
+        with exit_codes.reporting_interrupts(None):  # or typer would handle Ctrl-C itself
             return super().invoke(ctx)
 
 
-def failed(error: Exception, words: Sequence[str]) -> int:
-    """Say why a run ended; the exit code for it."""
-    as_json, code = "--json" in words, exits.code_of(error)
-    if hasattr(error, "format_message"):  # typer's own: an option that is not there
-        code, message = exits.USAGE, str(error.format_message())
+def show_failure(error: Exception, words: Sequence[str]) -> int:
+    """Show why a run failed; returns its exit code."""
+    as_json, code = "--json" in words, exit_codes.code_of(error)
+    message = str(error) or type(error).__name__
+    if hasattr(error, "format_message"):  # typer's own: an option that does not exist
+        code, message = exit_codes.USAGE, str(error.format_message())
         if not as_json:
             error.show()  # type: ignore[attr-defined]
             return code
-    elif isinstance(error, exits.Interrupted):
-        message = interrupted(error, words)
-    else:
-        message = str(error) or type(error).__name__
+    elif isinstance(error, exit_codes.Interrupted):
+        message = describe_interrupt(error, words)
     terminal.show_error(type(error).__name__, message, as_json)
-    if "--debug" in words or (code == exits.UNEXPECTED and not isinstance(error, ParKError)):
+    if "--debug" in words or (code == exit_codes.UNEXPECTED and not isinstance(error, ParKError)):
         terminal.show_traceback(error)
     return code
 
 
-def interrupted(error: exits.Interrupted, words: Sequence[str]) -> str:
-    """Where finished work is, and the command that goes on with it."""
+def describe_interrupt(error: exit_codes.Interrupted, words: Sequence[str]) -> str:
+    """Where finished work is, and the command that resumes."""
     if error.folder is None:
-        hint = "; with --checkpoint a fit goes on where it was" if "fit" in words[:1] else ""
-        return f"interrupted; nothing was kept{hint}"
+        hint = "; with --checkpoint FOLDER a fit can be resumed" if words[:1] == ["fit"] else ""
+        return f"interrupted; nothing was saved{hint}"
     module = Path(sys.argv[0]).name == "__main__.py"
     command = shlex.join([*(["python", "-m"] if module else []), "parkrr", *words])
-    kept = f"interrupted; what is finished is in {str(error.folder)!r}"
-    return f"{kept}. This goes on from there:\n{command}"
+    return f"interrupted; finished work is in {str(error.folder)!r}. To resume, run:\n{command}"
 
 
 app = typer.Typer(
@@ -120,25 +130,32 @@ app = typer.Typer(
     name="parkrr",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    epilog=EXITS,
-    help="Kernel ridge regression by feature-space partitions, from files to files.",
+    epilog=EPILOG,
+    help="Kernel ridge regression on partitions of the data (ParK), from files to files.",
 )
 
 
-def version(wanted: bool) -> None:
-    """Print the version and end."""
+def show_version(wanted: bool) -> None:
+    """Print the version and exit."""
     if wanted:
-        show(f"parkrr {parkrr.__version__}")
+        terminal.show(f"parkrr {parkrr.__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def entry(
     version: Annotated[
-        bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")
+        bool, option("Show the version.", None, "--version", callback=show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Kernel ridge regression by feature-space partitions (ParK), from files to files."""
+    """Options that need no command."""
+
+
+def run(command: str, **arguments: Any) -> Any:
+    """Run a command; its module imports torch, so it is imported here and not before."""
+    from parkrr.cli import commands  # noqa: PLC0415
+
+    return getattr(commands, command)(**arguments)
 
 
 @app.command()
@@ -157,28 +174,28 @@ def plan(
     kernel: Kernel = None,
     metric: Metric = None,
     penalty: Penalty = None,
-    blend: BlendCells = None,
-    coarse: CoarseCenters = None,
+    blend: Blend = None,
+    coarse: Coarse = None,
     engine: Engine = "local",
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Say what a fit with the same options would take, without fitting.
+    """Show what a fit with the same options would take, without fitting.
 
-    It ends with exit code 4 if a limit would not be kept.
+    The exit code is 4 if the fit would exceed its memory or time.
 
     [bold]parkrr plan trips.parquet --target minutes --max-memory 4GB[/bold]
     """
-    if not run("plan", **locals()):  # what a script asks for
-        raise typer.Exit(exits.BUDGET)
+    if not run("plan", **locals()):
+        raise typer.Exit(exit_codes.BUDGET)
 
 
 @app.command()
 def fit(
     data: Data,
     target: Target,
-    output: ModelFile,
+    output: Annotated[str, option("Model file or URL to write.", "FILE", "--output", "-o")],
     features: Features = None,
     weight: Weight = None,
     types: Types = None,
@@ -191,17 +208,17 @@ def fit(
     kernel: Kernel = None,
     metric: Metric = None,
     penalty: Penalty = None,
-    blend: BlendCells = None,
-    coarse: CoarseCenters = None,
+    blend: Blend = None,
+    coarse: Coarse = None,
     engine: Engine = "local",
-    random_state: Seed = 0,
+    random_state: Annotated[int, option("Seed of all random choices.", "N")] = 0,
     report: Report = None,
-    no_report: NoReport = False,
+    no_report: Annotated[bool, option("Write no report.", None, "--no-report")] = False,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a model to the rows of files, and write it down with a report.
+    """Fit a model to the rows of files, and write it with a report.
 
     [bold]parkrr fit trips.parquet --target minutes -o minutes.park[/bold]
 
@@ -214,10 +231,25 @@ def fit(
 def predict(
     model: Model,
     data: Data,
-    output: AnswersPlace,
-    keys: Keys = None,
-    answers: CellShares = "prediction",
-    coverage: Coverage = 0.9,
+    output: Annotated[
+        str,
+        option(
+            "A file (.parquet, .csv, .arrow), or a folder or URL for Parquet files, from which "
+            "the same command resumes.",
+            "OUT",
+            "--output",
+            "-o",
+        ),
+    ],
+    keys: Annotated[str | None, option("Columns to write beside predictions.", "A,B")] = None,
+    outputs: Annotated[
+        str,
+        option(
+            "prediction, interval, std, novelty; for labels prediction, probability, novelty.",
+            "A,B",
+        ),
+    ] = "prediction",
+    coverage: Annotated[float, option("Share of targets inside intervals.", "SHARE")] = 0.9,
     features: Features = None,
     types: Types = None,
     engine: Engine = "local",
@@ -227,7 +259,7 @@ def predict(
 ) -> None:
     """Predict the rows of files into files.
 
-    [bold]parkrr predict minutes.park new.parquet -o answers.csv --keys trip_id[/bold]
+    [bold]parkrr predict minutes.park new.parquet -o predictions.csv --keys trip_id[/bold]
     """
     run("predict", **locals())
 
@@ -235,12 +267,14 @@ def predict(
 @app.command()
 def inspect(
     model: Model,
-    with_cells: WithCells = False,
+    with_cells: Annotated[
+        bool, option("Show the largest and worst cells; in JSON all cells.", None, "--cells")
+    ] = False,
     report: Report = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say what is in a model file.
+    """Show what is in a model file.
 
     [bold]parkrr inspect minutes.park --cells[/bold]
     """

@@ -1,54 +1,53 @@
-"""What the commands do: files in, answers out, and what a person or a script hears of it.
+"""What the commands do: results go to stdout, with --json as one document, messages to stderr.
 
-Results go to stdout, with --json as one document; messages and progress go to stderr. Options come
-by name, as `cli` has read them.
+Options arrive by name, as :mod:`parkrr.cli.app` has parsed them.
 """
 
+import importlib.util
+import os
+import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from parkrr.cli import arguments as asking
-from parkrr.cli import exit_codes as exits
-from parkrr.cli import terminal
+from parkrr.cli import results, terminal
+from parkrr.cli.exit_codes import reporting_interrupts
 from parkrr.cli.inputs import as_parquet
-from parkrr.cli.terminal import counted, say, show
-from parkrr.data import ParquetTable, is_file
-from parkrr.estimators.regressor import ParKRegressor
-from parkrr.report.summary import Estimator, cells, summary
+from parkrr.cli.terminal import say, show
+from parkrr.data import (
+    Category,
+    ParquetTable,
+    is_category,
+    is_csv,
+    is_single_file,
+    is_url,
+    join_parts,
+    locate_file,
+    scan_parquet,
+)
+from parkrr.errors import ModelFileError, ParameterError, StorageError
+from parkrr.estimators import ParKClassifier, ParKRegressor, load
+from parkrr.kernels import Radial, as_kernel
+from parkrr.report.summary import cells, summary
+from parkrr.runtime import plural
 
-CONVERTED = "_rows"  # a folder beside answers that whatever reads them as one table skips
-
-
-def training(
-    path: str, target: str, quiet: bool, given: dict[str, Any]
-) -> tuple[ParquetTable, Estimator]:
-    """The rows to fit and an estimator for them; says what was decided about the target.
-
-    Of what is given, parameters of an estimator are called the same.
-    """
-    table = asking.training_rows(path, target, given["features"], given["weight"])
-    labels = given["classify"]
-    if labels is None:
-        labels = asking.classifies(table)
-        if not quiet:
-            say(asking.decision(table, labels))
-    params = {name: given[name] for name in ParKRegressor().get_params() if name in given}
-    return table, asking.estimator_of(labels, progress=not quiet, **params)
+Estimator = ParKRegressor | ParKClassifier
+CONVERTED = "_rows"  # a folder beside predictions that readers of all of them as one table skip
+PLAN_INDENT = 9  # of the lines of a plan, behind their names
+NO_PLOTS = "a report needs matplotlib; pip install 'parkrr[plot]'"
 
 
 def plan(data: str, target: str, types: str | None, json: bool, quiet: bool, **given: Any) -> bool:
-    """Show what a fit would take; whether it keeps its limits."""
-    kinds = asking.types_of(types)
+    """Show what a fit would take; returns whether it keeps its limits."""
+    kinds = parse_types(types)
     with terminal.messages(quiet), as_parquet(data, kinds, None, not quiet) as path:
-        table, model = training(path, target, quiet, given)
+        table, model = prepare_fit(path, target, quiet, given)
         planned = model.plan(table)
     if json:
         terminal.show_json(planned.plain())
     else:
-        show(str(planned), indent=terminal.PLAN_INDENT)
+        show(str(planned), indent=PLAN_INDENT)
     return not planned.advice
 
 
@@ -63,27 +62,27 @@ def fit(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Fit, save and draw; show what came of it."""
-    kinds, start = asking.types_of(types), time.perf_counter()
-    asking.check_place(output)
-    drawn = None if no_report else asking.report_place(report, output)
-    with exits.kept_in(given["checkpoint"]), terminal.messages(quiet):
+    """Fit, save and report; show the result."""
+    kinds, start = parse_types(types), time.perf_counter()
+    check_writable(output)
+    report = None if no_report else report_path(report, output)
+    with reporting_interrupts(given["checkpoint"]), terminal.messages(quiet):
         with as_parquet(data, kinds, given["checkpoint"], not quiet) as path:
-            table, model = training(path, target, quiet, given)
+            table, model = prepare_fit(path, target, quiet, given)
             if not quiet:
-                say(f"{model.plan(table)}\n", indent=terminal.PLAN_INDENT)
+                say(f"{model.plan(table)}\n", indent=PLAN_INDENT)
             model.fit(table)
         model.save(output)
-        if drawn is not None:
-            model.show_report(drawn)
-        elif not (no_report or quiet or asking.can_draw()):
-            say("no report, which needs matplotlib; pip install 'parkrr[plot]'")
-    facts = {"model": output, "report": drawn and str(drawn), **summary(model)}
+        if report is not None:
+            model.show_report(report)
+        elif not (no_report or quiet or can_plot()):
+            say(f"no report: {NO_PLOTS}")
+    facts = {"model": output, "report": report and str(report), **summary(model)}
     facts["total_seconds"] = time.perf_counter() - start
     if json:
         terminal.show_json(facts)
     else:
-        terminal.show_fit(facts)
+        results.show_fit(facts)
 
 
 def predict(
@@ -91,7 +90,7 @@ def predict(
     data: str,
     output: str,
     keys: str | None,
-    answers: str,
+    outputs: str,
     coverage: float,
     features: str | None,
     types: str | None,
@@ -102,35 +101,146 @@ def predict(
 ) -> None:
     """Predict the rows of files into files; show how many."""
     start = time.perf_counter()
-    fitted = asking.opened(model).set_params(engine=engine, progress=not quiet)
-    kinds = {**asking.word_types(fitted, data), **asking.types_of(types)}
-    folder = None if is_file(output) else output
-    keep = folder and f"{folder}/{CONVERTED}"
-    wanted = (asking.names_of(keys), asking.names_of(answers), coverage)
-    with exits.kept_in(folder), terminal.messages(quiet):
-        with as_parquet(data, kinds, keep, not quiet) as path:
-            table = asking.rows_to_predict(path, fitted, features)
-            into = partial(asking.predict_to_file, fitted) if folder is None else fitted.predict_to
-            rows = into(table, output, *wanted)
-        if keep is not None:
-            rmtree(keep, ignore_errors=True)
-    facts = {"output": output, "rows": rows, "seconds": time.perf_counter() - start}
+    fitted = load_model(model).set_params(engine=engine, progress=not quiet)
+    encoder, kinds = fitted.columns_, {}
+    if encoder is not None and is_csv(data):  # or categories such as 007 would be numbers
+        strings = [column.name for column in encoder.columns if isinstance(column, Category)]
+        kinds = dict.fromkeys(strings, "string")
+    folder = None if is_single_file(output) else output
+    converted = folder and f"{folder}/{CONVERTED}"
+    wanted = (split_names(keys), split_names(outputs), coverage)
+    with reporting_interrupts(folder), terminal.messages(quiet):
+        with as_parquet(data, {**kinds, **parse_types(types)}, converted, not quiet) as path:
+            names = split_names(features)
+            if encoder is None and not names:  # columns of an array go by their order
+                names = list(getattr(fitted, "feature_names_in_", ()))
+            table = scan_parquet(path, features=names or None)
+            if folder is None:
+                rows = predict_to_file(fitted, table, Path(output), *wanted)
+            else:
+                rows = fitted.predict_to(table, folder, *wanted)
+        if converted is not None:
+            rmtree(converted, ignore_errors=True)
+    seconds = time.perf_counter() - start
     if json:
-        terminal.show_json(facts)
+        terminal.show_json({"output": output, "rows": rows, "seconds": seconds})
     else:
-        show(f"{output}: {counted(rows, 'row')} in {facts['seconds']:.1f} s")
+        show(f"{output}: {plural(rows, 'row')} in {seconds:.1f} s")
 
 
 def inspect(model: str, with_cells: bool, report: Path | None, json: bool, **_: Any) -> None:
     """Show what is in a model file."""
-    fitted = asking.opened(model)
-    facts = {"model": model, "bytes": asking.size_of(model), **summary(fitted)}
+    fitted = load_model(model)
+    folder, name = locate_file(model)
+    with folder.file(name) as file:
+        facts = {"model": model, "bytes": file.size(), **summary(fitted)}
     if with_cells:
         facts["per_cell"] = cells(fitted)
-    drawn = report and asking.report_place(report, model)
-    if drawn is not None:
-        fitted.show_report(drawn)
+    path = report and report_path(report, model)
+    if path is not None:
+        fitted.show_report(path)
     if json:
         terminal.show_json(facts)
     else:
-        terminal.show_model(facts)
+        results.show_model(facts)
+
+
+def split_names(text: str | None) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def parse_types(text: str | None) -> dict[str, str]:
+    """Types of columns, written as a=string,b=float64."""
+    pairs = [name.partition("=") for name in split_names(text)]
+    if not all(name and kind for name, _, kind in pairs):
+        raise ParameterError(f"types must be written as a=string,b=float64, got {text!r}")
+    return {name: kind for name, _, kind in pairs}
+
+
+def prepare_fit(
+    path: str, target: str, quiet: bool, given: dict[str, Any]
+) -> tuple[ParquetTable, Estimator]:
+    """The rows to fit and an estimator; a message names the task if it follows from the target.
+
+    Options that are parameters of an estimator have the same name; None keeps the default.
+    """
+    if not split_names(target):
+        raise ParameterError(f"target must name a column, got {target!r}")
+    features = split_names(given["features"]) or None
+    table = scan_parquet(path, split_names(target), features, given["weight"])
+    classify = given["classify"]
+    if classify is None:
+        kinds = {name: table.schema.field(name).type for name in table.target}
+        classify = all(is_category(kind) or str(kind) == "bool" for kind in kinds.values())
+        columns = " and ".join(f"{name!r} is {kind}" for name, kind in kinds.items())
+        if not quiet and classify:
+            say(f"{columns}, so this is a classification; use --regress if it holds numbers")
+        elif not quiet:
+            say(f"{columns}, so this is a regression; use --classify if it holds labels")
+    names = ParKRegressor().get_params()
+    params: Any = {name: given[name] for name in names if given.get(name) is not None}
+    # A kernel by name has no lengthscale yet: unless a metric is given, one is learned, and the
+    # lengthscale with it.
+    if params.get("kernel", "auto") != "auto" and "metric" not in params:
+        radial = isinstance(as_kernel(params["kernel"]), Radial)
+        params["metric"] = "learned" if radial else "standard"
+    kind = ParKClassifier if classify else ParKRegressor
+    return table, kind(progress=not quiet, **params)
+
+
+def load_model(path: str) -> Estimator:
+    """The model of a file."""
+    try:
+        return load(path)
+    except OSError as error:
+        raise ModelFileError(f"{path!r} cannot be read: {error.strerror or error}") from error
+
+
+def predict_to_file(
+    model: Estimator,
+    table: ParquetTable,
+    path: Path,
+    keys: list[str],
+    outputs: list[str],
+    coverage: float,
+) -> int:
+    """Write predictions to one file; returns how many rows it has."""
+    check_writable(path)
+    labels = {"probability": [str(label) for label in getattr(model, "classes_", ())]}
+    # Beside the file, on a disk that must have space for it anyway.
+    with tempfile.TemporaryDirectory(prefix=".parkrr-", dir=path.absolute().parent) as folder:
+        rows = model.predict_to(table, folder, keys, outputs, coverage)
+        join_parts(Path(folder), path, labels)
+    return rows
+
+
+def check_writable(place: str | Path) -> None:
+    """Fail before a long fit if its result cannot be written."""
+    if is_url(place):
+        locate_file(place)[0].make()
+        return
+    path = Path(place)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise StorageError(str(path), f"there is no folder {str(folder)!r}")
+    if path.is_dir() or not os.access(folder, os.W_OK):
+        raise StorageError(str(path), "it is a folder" if path.is_dir() else "permission denied")
+
+
+def can_plot() -> bool:
+    """Whether matplotlib is installed, which reports need."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def report_path(report: Path | None, model: str) -> Path | None:
+    """Where to write a report: beside a model of this machine by default; None for nowhere."""
+    if report is not None and not can_plot():
+        raise ModuleNotFoundError(NO_PLOTS)
+    if report is None and is_url(model):
+        return None
+    path = report or Path(model).with_suffix(".html")
+    if path.absolute() == Path(model).absolute():
+        raise ParameterError(f"output and report must be two files, got {str(path)!r} for both")
+    check_writable(path)
+    return path if can_plot() else None

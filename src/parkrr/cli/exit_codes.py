@@ -1,4 +1,4 @@
-"""How a run of the command line ends: a code for each kind of failure, and interrupts."""
+"""How a run of the command line ends: a code for each kind of failure, and Ctrl-C."""
 
 import errno
 import os
@@ -19,20 +19,20 @@ from parkrr.errors import (
 )
 
 UNEXPECTED, USAGE, DATA, BUDGET, STORAGE, MODEL, CHECKPOINT, MISSING = range(1, 9)
-INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended
+INTERRUPTED = 130  # the code of shells for a program that Ctrl-C ended
 MEANINGS = {
-    0: "done",
-    UNEXPECTED: "the fit failed, or something unexpected happened",
+    0: "success",
+    UNEXPECTED: "the fit failed, or an unexpected error",
     USAGE: "a parameter or an option is wrong",
     DATA: "data cannot be read",
-    BUDGET: "the fit would not keep the memory or time it may take",
+    BUDGET: "the fit would exceed its memory or time",
     STORAGE: "results cannot be written",
     MODEL: "the model file cannot be read",
     CHECKPOINT: "the checkpoint belongs to another fit",
     MISSING: "a package is not installed",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
-# The first that fits counts, so what refines another stands before it.
+# The first that fits counts, so a subclass stands before its base.
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (BudgetError, BUDGET),
     (MemoryError, BUDGET),
@@ -43,12 +43,11 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ParameterError, USAGE),
     (ModuleNotFoundError, MISSING),
 )
-STOPPING = b"\nstopping when what runs has ended; Ctrl-C again to stop now\n"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class Interrupted(Exception):
-    """Ctrl-C; `folder` holds what is finished, None if nothing is kept."""
+    """Ctrl-C; `folder` holds finished work, None if nothing is saved."""
 
     def __init__(self, folder: str | None = None) -> None:
         super().__init__(folder)
@@ -56,23 +55,23 @@ class Interrupted(Exception):
 
 
 def code_of(error: BaseException | None) -> int:
-    """The exit code for an error, or for what caused it."""
+    """The exit code for an error, or for its cause."""
     while error is not None:
         if isinstance(error, Interrupted):
             return INTERRUPTED
         for kind, code in CODES:
             if isinstance(error, kind):
                 return code
-        # Whatever cannot be read names itself as SourceError, so this is a file to write.
-        if isinstance(error, OSError) and (error.filename is not None or error.errno in FULL):
+        # A file that cannot be read is a SourceError, so this is a file to write.
+        if isinstance(error, OSError) and (error.filename is not None or error.errno in DISK_FULL):
             return STORAGE
         error = error.__cause__
     return UNEXPECTED
 
 
 @contextmanager
-def kept_in(folder: str | None) -> Iterator[None]:
-    """Says of an interrupt where finished work is."""
+def reporting_interrupts(folder: str | None) -> Iterator[None]:
+    """Raise Ctrl-C as an exception that names the folder of finished work."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -81,9 +80,9 @@ def kept_in(folder: str | None) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """The first Ctrl-C waits for what runs, the second does not.
+    """The first Ctrl-C waits for running tasks, the second does not.
 
-    Tasks on threads cannot be cut off, and take seconds; a task that is cut off is run again.
+    Tasks on threads cannot be stopped, and take seconds; an unfinished task is run again.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -91,12 +90,13 @@ def interruptible() -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, stop_now)
-        os.write(2, STOPPING)  # print cannot be called while it is running
+        # print cannot be called while it is running
+        os.write(2, b"\nstopping when running tasks have ended; press Ctrl-C again to stop now\n")
         raise KeyboardInterrupt
 
     def stop_now(number: int, frame: FrameType | None) -> None:
         sys.stdout.flush()
-        os._exit(INTERRUPTED)  # threads would be waited for by anything less
+        os._exit(INTERRUPTED)  # anything less would wait for threads
 
     before = signal.signal(signal.SIGINT, stop)
     try:

@@ -1,6 +1,13 @@
 """Rows from anywhere, as blocks of numbers."""
 
-from parkrr.data.csv import ARROW, CSV, converted, found, is_csv, is_file, join_parts
+from parkrr.data.csv import (
+    convert_to_parquet,
+    file_versions,
+    is_convertible,
+    is_csv,
+    is_single_file,
+    join_parts,
+)
 from parkrr.data.encoded_table import (
     EncodedTable,
     encode_frame,

@@ -1,14 +1,14 @@
-"""CSV and Arrow files as Parquet, and Parquet files as one file of another kind.
+"""CSV and Arrow files as Parquet, and Parquet files as one file of another format.
 
-Knows files and record batches, no model. Memory holds one row group, whatever the files hold.
+Memory holds one row group, however large the files are.
 """
 
 import csv
 import glob
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,178 +21,211 @@ from pyarrow import fs
 
 from parkrr.data.parquet import locate, match_files, write_parquet
 from parkrr.data.storage import atomic_write, is_url
-from parkrr.errors import ParameterError, SourceError, StorageError
+from parkrr.errors import ParameterError, ParKError, SourceError
 from parkrr.runtime import progress
 
-GROUP_ROWS = 100_000  # of a row group: what a task reads at once
-BLOCK_BYTES = 2**22  # of CSV at a time; the first of them decides the types
+GROUP_ROWS = 100_000  # of a row group, which a task reads at once
+BLOCK_BYTES = 2**22  # of CSV at a time; the first block decides the types
+PARQUET = (".parquet",)
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARROW = (".arrow", ".feather", ".ipc")
-PARQUET = (".parquet",)
-# What pyarrow says of a value that is not of the type its column began with.
-COLUMN = re.compile(r"In CSV column #(\d+):")
-MISFIT = re.compile(r"conversion error to (\S+): invalid value '(.*)'", re.S)
-NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+([eE][-+]?\d+)?\s*")
 
 
-def converted(path: str, types: Mapping[str, str], out: Path, shown: bool) -> Path:
-    """CSV or Arrow files as one Parquet file, there at once or not at all."""
-    place, files = found(path)
+def is_csv(path: str) -> bool:
+    """Whether a file is CSV, by its name."""
+    return path.lower().endswith(CSV)
+
+
+def is_convertible(path: str) -> bool:
+    """Whether a file is CSV or Arrow, by its name."""
+    return path.lower().endswith(CSV + ARROW)
+
+
+def is_single_file(out: str) -> bool:
+    """Whether predictions are written to one file, by its name, and not to a folder."""
+    single = out.lower().endswith(PARQUET + CSV + ARROW)
+    if single and is_url(out):
+        raise ParameterError(
+            f"output must be a folder, such as 's3://bucket/predictions', or a file of this "
+            f"machine, got {out!r}"
+        )
+    return single
+
+
+def find_files(path: str) -> tuple[Any, list[str]]:
+    """The filesystem of a path, a glob or a URL, and the paths of its files there."""
+    try:
+        filesystem, inner = locate(path, None)
+        files = match_files(inner, filesystem) if glob.has_magic(inner) else [inner]
+    except SourceError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(path, str(error)) from error
+    filesystem = filesystem or fs.LocalFileSystem()
+    if any(info.type != fs.FileType.File for info in filesystem.get_file_info(files)):
+        raise SourceError(path, "there is no such file")
+    return filesystem, files
+
+
+def file_versions(path: str) -> dict[str, str]:
+    """Size and time of each file, so that a change is noticed."""
+    filesystem, files = find_files(path)
+    local = isinstance(filesystem, fs.LocalFileSystem)
+    return {
+        os.path.abspath(info.path) if local else info.path: (
+            f"{info.size} bytes of {info.mtime_ns or 0}"
+        )
+        for info in filesystem.get_file_info(files)
+    }
+
+
+def convert_to_parquet(
+    path: str, types: Mapping[str, str], out: Path, shown: bool, block_bytes: int = BLOCK_BYTES
+) -> Path:
+    """Write the rows of CSV or Arrow files as one Parquet file.
+
+    Parameters
+    ----------
+    path
+        A file, a glob or a URL.
+    types
+        Names of Arrow types by column, for CSV; others are inferred from the first block.
+    out
+        The file to write.
+    shown
+        Whether to show progress.
+    block_bytes
+        Of CSV read at a time.
+    """
+    filesystem, files = find_files(path)
     with atomic_write(out) as temporary:
-        blocks = join_batches(batches_of(place, files, types, shown))
-        first = next(blocks, None)
+        tables = join_batches(read_files(filesystem, files, types, shown, block_bytes))
+        first = next(tables, None)
         if first is None:
             raise SourceError(path, "there are no rows")
-        write_parquet(str(temporary), chain([first], blocks))
+        write_parquet(str(temporary), chain([first], tables))
     return out
 
 
-def found(path: str) -> tuple[Any, list[str]]:
-    """Where the files of a path, a glob or a URL lie, and their paths there."""
-    try:
-        place, inner = locate(path, None)
-        files = match_files(inner, place) if glob.has_magic(inner) else [inner]
-    except (OSError, pa.ArrowException) as error:
-        raise error if isinstance(error, SourceError) else SourceError(path, str(error)) from error
-    place = place or fs.LocalFileSystem()
-    for info in place.get_file_info(files):
-        if info.type != fs.FileType.File:
-            raise SourceError(path, "there is no such file")
-    return place, files
-
-
-def batches_of(
-    place: Any, files: Sequence[str], types: Mapping[str, str], shown: bool
+def read_files(
+    filesystem: Any, files: Sequence[str], types: Mapping[str, str], shown: bool, block_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all files; those of the first say what columns there are."""
-    first: pa.Schema | None = None
-    wanted = {name: as_type(name, kind) for name, kind in types.items()}
+    """The rows of all files, whose columns must be those of the first."""
+    kinds: dict[str, pa.DataType] = {}
+    for name, kind in types.items():
+        try:
+            kinds[name] = pa.type_for_alias(kind)
+        except ValueError:
+            raise ParameterError(
+                f"types must be names such as string, float64, int64, bool, date32 or "
+                f"timestamp[s], got {name}={kind}"
+            ) from None
+    schema: pa.Schema | None = None
     for file in files:
-        csv_file = is_csv(file)
-        rows = csv_batches(place, file, wanted, shown) if csv_file else arrow_batches(place, file)
-        for batch in rows:
-            if first is None:
-                first = batch.schema
-                check_names(file, first.names, types)
-                wanted = dict(zip(first.names, first.types, strict=True))
-            if batch.schema != first:
-                raise SourceError(
-                    file, f"its columns are not those of {files[0]!r}: {difference(batch, first)}"
-                )
-            yield batch
-
-
-def as_type(name: str, kind: str) -> pa.DataType:
-    """The Arrow type of that name."""
-    try:
-        return pa.type_for_alias(kind)
-    except ValueError:
-        raise ParameterError(
-            f"types must be names such as string, float64, int64, bool, date32 or timestamp[s], "
-            f"got {name}={kind}"
-        ) from None
+        if is_csv(file):
+            batches = read_csv(filesystem, file, kinds, shown, block_bytes)
+        else:
+            batches = read_arrow(filesystem, file)
+        try:
+            for batch in batches:
+                if schema is None:
+                    schema = batch.schema
+                    check_names(file, schema.names, types)
+                    kinds = dict(zip(schema.names, schema.types, strict=True))
+                if batch.schema != schema:
+                    own, first = (
+                        {f"{column.name}: {column.type}" for column in one}
+                        for one in (batch.schema, schema)
+                    )
+                    raise SourceError(
+                        file,
+                        f"its columns are not those of {files[0]!r}: {sorted(own - first)[:3]} "
+                        f"and {sorted(first - own)[:3]}",
+                    )
+                yield batch
+        except ParKError:
+            raise
+        except (OSError, pa.ArrowException, UnicodeError) as error:
+            raise SourceError(file, explain_error(str(error), filesystem, file)) from error
 
 
 def check_names(file: str, names: Sequence[str], types: Mapping[str, str]) -> None:
-    """Refuse columns that could not be told apart, and types of columns that are not there."""
+    """Reject columns of the same name, and types of columns that do not exist."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise SourceError(file, f"column {twice[0]!r} is there more than once; rename it")
+        raise SourceError(file, f"it has column {twice[0]!r} more than once; rename one of them")
     if len(names) == 1 and ";" in names[0]:
         raise SourceError(
-            file, "its columns are separated by semicolons, and must be by commas, in .tsv by tabs"
+            file, "its columns are separated by semicolons; use commas, or tabs in a .tsv file"
         )
     for name in types:
         if name not in names:
             raise ParameterError(f"types must be of columns, but {name!r} is not one of {names}")
 
 
-def difference(batch: pa.RecordBatch, first: pa.Schema) -> str:
-    """The first columns in which two schemas differ."""
-    here = {f"{field.name}: {field.type}" for field in batch.schema}
-    there = {f"{field.name}: {field.type}" for field in first}
-    return f"{sorted(here - there)[:3]} and {sorted(there - here)[:3]}"
-
-
-def csv_batches(
-    place: Any, file: str, types: Mapping[str, pa.DataType], shown: bool
+def read_csv(
+    filesystem: Any, file: str, types: Mapping[str, pa.DataType], shown: bool, block_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a CSV file, a block at a time."""
-    size, done = place.get_file_info(file).size or 0, 0
+    size, done = filesystem.get_file_info(file).size or 0, 0
     with (
-        reading(place, file),
         progress(f"reading {Path(file).name}", size, "bytes", shown) as tick,
-        place.open_input_file(file) as raw,
+        filesystem.open_input_file(file) as raw,
     ):
-        packed = file.lower().endswith(".gz")
         reader = pv.open_csv(
-            pa.CompressedInputStream(raw, "gzip") if packed else raw,
-            pv.ReadOptions(block_size=BLOCK_BYTES),
-            pv.ParseOptions(delimiter=separator(file)),
-            # A gap is an empty field; "" in quotes is a word.
+            pa.CompressedInputStream(raw, "gzip") if file.lower().endswith(".gz") else raw,
+            pv.ReadOptions(block_size=block_bytes),
+            pv.ParseOptions(delimiter=delimiter(file)),
+            # A missing value is an empty field; "" in quotes is an empty string.
             pv.ConvertOptions(
                 column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
             ),
         )
-        _ = reader.schema.names  # which are decoded now, and may be no text
+        _ = reader.schema.names  # decodes them, which fails here if they are not UTF-8
         for batch in reader:
             tick(raw.tell() - done)
             done = raw.tell()
             yield batch
 
 
-def separator(name: str) -> str:
-    """What separates columns in a file of that name."""
+def delimiter(name: str) -> str:
+    """Between the columns of a file of that name."""
     return "\t" if name.lower().endswith((".tsv", ".tsv.gz")) else ","
 
 
-def arrow_batches(place: Any, file: str) -> Iterator[pa.RecordBatch]:
-    """The rows of an Arrow file, of either format, in pieces of at most a row group."""
-    with reading(place, file), place.open_input_file(file) as raw:
+def read_arrow(filesystem: Any, file: str) -> Iterator[pa.RecordBatch]:
+    """The rows of an Arrow file or stream, at most a row group at a time."""
+    with filesystem.open_input_file(file) as raw:
         try:
             reader = pa.ipc.open_file(raw)
             batches = map(reader.get_batch, range(reader.num_record_batches))
-        except pa.ArrowInvalid:  # no footer: what is written to a stream has none
+        except pa.ArrowInvalid:  # a stream, which has no footer
             raw.seek(0)
             batches = iter(pa.ipc.open_stream(raw))
         for batch in batches:
-            batch.validate(full=True)  # offsets of words that lead nowhere end a process
+            batch.validate(full=True)  # invalid offsets of strings would end the process
             _ = batch.schema.names
             for start in range(0, len(batch), GROUP_ROWS):
                 yield batch[start : start + GROUP_ROWS]
 
 
-@contextmanager
-def reading(place: Any, file: str) -> Iterator[None]:
-    """What goes wrong inside names the file, and of CSV the column and the way out."""
-    try:
-        yield
-    except (SourceError, StorageError, ParameterError):
-        raise
-    except (OSError, pa.ArrowException, UnicodeError) as error:
-        at = COLUMN.search(str(error))
-        told = csv_reason(str(error), header(place, file)[int(at[1])]) if at else str(error)
-        raise SourceError(file, told) from error
-
-
-def header(place: Any, file: str) -> list[str]:
-    """The names in the first line of a CSV file."""
-    with place.open_input_stream(file, compression="detect") as stream:
+def explain_error(message: str, filesystem: Any, file: str) -> str:
+    """An error of pyarrow; for a column of CSV with its name and the option that helps."""
+    column = re.search(r"In CSV column #(\d+):", message)
+    if column is None:
+        return message
+    with filesystem.open_input_stream(file, compression="detect") as stream:
         lines = io.TextIOWrapper(stream, "utf-8", errors="replace")
-        return next(csv.reader(lines, delimiter=separator(file)))
-
-
-def csv_reason(told: str, name: str) -> str:
-    """Why a value of that column could not be read, and what to do."""
-    misfit = MISFIT.search(told)
+        name = next(csv.reader(lines, delimiter=delimiter(file)))[int(column[1])]
+    misfit = re.search(r"conversion error to (\S+): invalid value '(.*)'", message, re.DOTALL)
     if misfit is None:
-        return f"column {name!r}: {told.rpartition('error ')[2]}; text must be UTF-8"
+        return f"column {name!r}: {message.rpartition('error ')[2]}; text must be UTF-8"
     kind, value = misfit.groups()
-    taken = "empty" if kind == "null" else kind
-    fits = "float64" if NUMBER.fullmatch(value) else "string"
+    number = re.fullmatch(r"\s*[-+]?\d*\.?\d+([eE][-+]?\d+)?\s*", value)
     return (
-        f"column {name!r} was taken for {taken} by its first rows, but has {value!r} further on; "
-        f"say what it is, such as --types {name}={fits}"
+        f"column {name!r} is {'empty' if kind == 'null' else kind} in its first rows, but has "
+        f"{value!r} further down; give its type, such as --types "
+        f"{name}={'float64' if number else 'string'}"
     )
 
 
@@ -208,75 +241,43 @@ def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def is_csv(path: str) -> bool:
-    """Whether that is CSV, by its name."""
-    return path.lower().endswith(CSV)
-
-
-def is_file(out: str) -> bool:
-    """Whether answers go to one file, by its name, and not to a folder."""
-    found = out.lower().endswith(PARQUET + CSV + ARROW)
-    if found and is_url(out):
-        raise ParameterError(
-            f"output must be a folder, such as 's3://bucket/answers', or a file of this machine, "
-            f"got {out!r}"
-        )
-    return found
-
-
 def join_parts(folder: Path, out: Path, labels: Mapping[str, Sequence[str]]) -> None:
-    """The Parquet files of a folder as one file, its kind by its name; published at once.
+    """Write the Parquet files of a folder as one file, in the format that its name has.
 
     Parameters
     ----------
     labels
-        For columns that hold lists, what to call each of their entries in CSV, which has none.
+        For columns of lists, the names of their entries: CSV has a column for each.
     """
     files = sorted(folder.glob("part-*.parquet"))
     batches = (batch for file in files for batch in pq.ParquetFile(file).iter_batches(GROUP_ROWS))
+    tables = (pa.Table.from_batches([batch]) for batch in batches)
     name = out.name.lower()
     with atomic_write(out) as temporary:
         if name.endswith(PARQUET):
-            write_parquet(str(temporary), map(as_table, batches))
-        elif name.endswith(ARROW):
-            write_arrow(temporary, batches)
-        else:
-            write_csv(temporary, name, (flat(as_table(batch), labels) for batch in batches))
+            write_parquet(str(temporary), tables)
+            return
+        if is_csv(name):
+            tables = (flatten_lists(table, labels) for table in tables)
+        first = next(tables)
+        compression = "gzip" if name.endswith(".gz") else None
+        with pa.output_stream(str(temporary), compression=compression) as stream:
+            if is_csv(name):
+                options = pv.WriteOptions(delimiter=delimiter(name))
+                writer = pv.CSVWriter(stream, first.schema, write_options=options)
+            else:
+                writer = pa.ipc.new_file(stream, first.schema)
+            with writer:
+                for table in chain([first], tables):
+                    writer.write_table(table)
 
 
-def as_table(batch: pa.RecordBatch) -> pa.Table:
-    """A batch as a table."""
-    return pa.Table.from_batches([batch])
-
-
-def write_arrow(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    """Batches as one Arrow file."""
-    first = next(batches)
-    with pa.ipc.new_file(str(path), first.schema) as writer:
-        for batch in chain([first], batches):
-            writer.write_batch(batch)
-
-
-def write_csv(path: Path, name: str, tables: Iterator[pa.Table]) -> None:
-    """Tables as one CSV file; the name it will have says how."""
-    first = next(tables)
-    options = pv.WriteOptions(delimiter=separator(name))
-    packed = "gzip" if name.endswith(".gz") else None
-    with (
-        pa.output_stream(str(path), compression=packed) as stream,
-        pv.CSVWriter(stream, first.schema, write_options=options) as writer,
-    ):
-        for table in chain([first], tables):
-            writer.write_table(table)
-
-
-def flat(table: pa.Table, labels: Mapping[str, Sequence[str]]) -> pa.Table:
+def flatten_lists(table: pa.Table, labels: Mapping[str, Sequence[str]]) -> pa.Table:
     """Columns of lists as a column for each of their entries."""
     columns: dict[str, pa.ChunkedArray] = {}
     for name, values in zip(table.schema.names, table.columns, strict=True):
         if pa.types.is_fixed_size_list(values.type):
-            width = values.type.list_size
-            for k, label in enumerate(labels.get(name, map(str, range(width)))):
+            for k, label in enumerate(labels.get(name, map(str, range(values.type.list_size)))):
                 columns[f"{name}_{label}"] = pc.list_element(values, k)
         else:
             columns[name] = values

@@ -207,6 +207,8 @@ def scan_parquet(
     try:
         filesystem, paths = list_paths(path, filesystem)
         dataset = ds.dataset(paths, format="parquet", partitioning="hive", filesystem=filesystem)
+    except SourceError:
+        raise
     except FileNotFoundError as error:
         raise SourceError(str(path), "there is no such file or folder") from error
     except (OSError, pa.ArrowException) as error:
