@@ -184,7 +184,7 @@ def test_a_fit_says_what_it_chose_and_how_far_off_it_is(data, tmp_path):
     assert f"{tmp_path / 'm.park'}: fitted to 1,500 rows in " in done.stdout
     assert "gaussian, lengthscale 1" in done.stdout
     assert "root mean squared error 0." in done.stdout
-    assert (
+    assert "is double, so this is a regression; use --classify if it holds labels" in done.stderr
         "'y' is double, so this is a regression; use --classify if it holds labels" in done.stderr
     )
 

@@ -35,7 +35,7 @@ FOLDERS = [
 # Heavy dependencies, and the only places that import them.
 HOMES = {
     "sklearn": {"estimators", "uncertainty/calibration.py"},
-    "pyarrow": {"data", "out_of_core/predict_files.py", "cli/inputs.py"},
+    "pyarrow": {"data", "out_of_core/predict_files.py"},
     "ray": {"runtime/ray_engine.py"},
     "matplotlib": {"plots"},
     "safetensors": {"persistence/tensor_file.py"},
