@@ -30,7 +30,7 @@ from parkrr.errors import ModelFileError, ParameterError, StorageError
 from parkrr.estimators import ParKClassifier, ParKRegressor, load
 from parkrr.kernels import Radial, as_kernel
 from parkrr.report.summary import cells, summary
-from parkrr.runtime import plural
+from parkrr.runtime import describe_count
 
 Estimator = ParKRegressor | ParKClassifier
 CONVERTED = "_rows"  # a folder beside predictions that readers of all of them as one table skip
@@ -125,7 +125,7 @@ def predict(
     if json:
         terminal.show_json({"output": output, "rows": rows, "seconds": seconds})
     else:
-        show(f"{output}: {plural(rows, 'row')} in {seconds:.1f} s")
+        show(f"{output}: {describe_count(rows, 'row')} in {seconds:.1f} s")
 
 
 def inspect(model: str, with_cells: bool, report: Path | None, json: bool, **_: Any) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parkrr.cli.terminal import console, show, show_table
-from parkrr.runtime import plural, told_bytes
+from parkrr.runtime import describe_bytes, describe_count
 
 BAR = 30  # columns of the largest importance
 MOST_FEATURES = 20  # shown
@@ -20,14 +20,14 @@ PLAIN: Any = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False}
 
 def show_fit(facts: Mapping[str, Any]) -> None:
     """Show what a fit chose and how well it predicts."""
-    rows = plural(facts["rows"], "row")
+    rows = describe_count(facts["rows"], "row")
     show(f"{facts['model']}: fitted to {rows} in {facts['total_seconds']:.1f} s")
     show_facts(summary_pairs(facts) | ({"report": facts["report"]} if facts["report"] else {}))
 
 
 def show_model(facts: Mapping[str, Any]) -> None:
     """Show what is in a model file."""
-    show(f"{facts['model']}: {facts['estimator']}, {told_bytes(facts['bytes'])}")
+    show(f"{facts['model']}: {facts['estimator']}, {describe_bytes(facts['bytes'])}")
     show_facts(summary_pairs(facts))
     show()
     show_features(facts["features"])
@@ -147,7 +147,7 @@ def held_out_words(known: Mapping[str, float] | None) -> str:
     """How well a model does on rows left out."""
     if not known:
         return ""
-    of = plural(int(known["rows"]), "row")
+    of = describe_count(int(known["rows"]), "row")
     if "error" in known:
         return f"{known['error']:.1%} of {of} get the wrong label"
     told = f"root mean squared error {format_number(known['rmse'])}, R2 {known['r2']:.3f}, of {of}"
@@ -160,9 +160,9 @@ def numerics_words(facts: Mapping[str, Any]) -> str:
     """What went less than well."""
     told = []
     if facts["unconverged_cells"]:
-        told.append(f"{plural(facts['unconverged_cells'], 'cell')} did not converge")
+        told.append(f"{describe_count(facts['unconverged_cells'], 'cell')} did not converge")
     if facts["rescued_cells"]:
-        told.append(f"{plural(facts['rescued_cells'], 'cell')} needed a rescue")
+        told.append(f"{describe_count(facts['rescued_cells'], 'cell')} needed a rescue")
     return ", ".join(told)
 
 
