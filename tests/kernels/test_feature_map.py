@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy.stats import norm, rankdata
 
-from parkrr.kernels import Gaussian, Laplacian, Matern
 from parkrr.kernels.feature_map import (
     add_normal_scores,
     count_below,
@@ -14,8 +13,6 @@ from parkrr.kernels.feature_map import (
     score_knots,
     standardize_features,
 )
-
-RADIAL = [Gaussian(1.3), Laplacian(2.0), Matern(1.1, 0.5), Matern(1.1, 1.5), Matern(0.9, 2.5)]
 
 
 def normal_rows(n, d, seed=0):
@@ -78,16 +75,6 @@ def test_a_gradient_is_pulled_back_by_the_chain_rule():
     A, g = normal_rows(3, 3), normal_rows(1, 3, seed=1)
     back = pull_back(g.T @ g, A)
     torch.testing.assert_close(back, (A @ g.T) @ (A @ g.T).T)
-
-
-@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
-def test_the_slope_is_the_gradient_by_finite_differences(kernel):
-    X, Z, step = normal_rows(5, 3), normal_rows(4, 3, seed=1), 1e-6
-    section = kernel.slope(Z)
-    S = section(X)
-    shift = torch.tensor([step, 0, 0], dtype=torch.float64)
-    expected = (kernel(X + shift, Z) - kernel(X - shift, Z)) / (2 * step)
-    torch.testing.assert_close(S * (X[:, :1] - Z[:, 0]), expected, rtol=1e-6, atol=1e-8)
 
 
 KNOTS = {

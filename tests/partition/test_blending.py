@@ -28,9 +28,9 @@ def shares(blend, X, C):
     for i, x in enumerate(X):
         squares = ((x - C) ** 2).sum(1)
         order = np.argsort(squares)
-        gaps = squares[order] - squares[order[0]]
-        reach = min(blend.width, gaps[blend.n_nearest])
-        weights = np.maximum(0, 1 - gaps[: blend.n_nearest] / reach) ** 2
+        farther = squares[order] - squares[order[0]]
+        reach = min(blend.width, farther[blend.n_nearest])
+        weights = np.maximum(0, 1 - farther[: blend.n_nearest] / reach) ** 2
         out[i, order[: blend.n_nearest]] = weights / weights.sum()
     return out
 
@@ -39,9 +39,9 @@ def shares(blend, X, C):
 def test_shares_are_those_of_the_formula(blend):
     rng = np.random.default_rng(0)
     X, C = rng.normal(size=(50, 2)), rng.normal(size=(7, 2))
-    answers = blend.cell_shares(GAUSSIAN.distance(torch.from_numpy(C)), torch.from_numpy(X))
+    shared = blend.cell_shares(GAUSSIAN.distance(torch.from_numpy(C)), torch.from_numpy(X))
     found = np.zeros((50, 7))
-    found[answers.row, answers.cell] = answers.share
+    found[shared.row, shared.cell] = shared.share
     np.testing.assert_allclose(found, shares(blend, X, C), atol=1e-12)
 
 
@@ -82,5 +82,5 @@ def test_a_coarse_level_that_explains_all_leaves_nothing_to_the_cells(rows):
     model = plain(n_cells=4, coarse=Coarse(600, Gaussian(2.0)), random_state=0).fit(X, y)
     cells = replace(model.model_, coarse=None, intercept=torch.zeros(1))
     assert np.abs(model.predict(X) - y).max() < 1e-2  # of targets up to 3
-    # A fifth of the rows judge and do not teach it: 0.031 of one of them is left to its cell.
+    # It is not fitted to a fifth of the rows: 0.031 of one of them is left to its cell.
     assert cells.predict(torch.from_numpy(X)).abs().max() < 0.05

@@ -37,7 +37,7 @@ QUESTIONS = {
     "quantile": lambda model: model.predict_quantile(X[:50], [0.1, 0.5]),
     "novelty": lambda model: model.novelty(X[:50]),
     "importances": lambda model: model.feature_importances_,
-    "rows left out": lambda model: model.validation_rows_["predicted"],
+    "validation rows": lambda model: model.validation_rows_["predicted"],
 }
 
 
@@ -74,7 +74,7 @@ def both():
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
-def test_an_answer_from_elsewhere_is_the_one_from_here(both, ask):
+def test_a_result_from_elsewhere_is_the_one_from_here(both, ask):
     here, there = both
     with pretending():
         np.testing.assert_array_equal(ask(there), ask(here))

@@ -1,4 +1,4 @@
-"""Rows left out without fitting again: the oracle fits again."""
+"""Leave-one-out by a formula: the oracle fits again."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ ONE_BY_ONE = [[i] for i in range(N - LEFT_OUT, N)]
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("m", [N, 20])
-def test_a_direct_solve_says_what_a_fit_without_each_row_would(m, weighted):
+def test_a_direct_solve_predicts_as_a_fit_without_each_row_would(m, weighted):
     given = problem(m, weighted)
     change = Direct().solve(given).change
     np.testing.assert_allclose(change.numpy(), expected(given, ONE_BY_ONE), rtol=1e-6, atol=1e-8)
@@ -52,14 +52,14 @@ def test_every_row_can_be_left_out_in_turn():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_falkon_says_what_a_fit_without_all_of_them_would(weighted):
+def test_falkon_predicts_as_a_fit_without_all_of_them_would(weighted):
     given = problem(20, weighted, n=MANY)
     change = Falkon(100, 1e-10).solve(given).change
     together = expected(given, [list(range(MANY - LEFT_OUT, MANY))])
     np.testing.assert_allclose(change.numpy(), together, atol=0.05 * np.abs(together).max())
 
 
-def test_falkon_says_of_few_rows_what_a_fit_without_each_would():
+def test_falkon_predicts_few_rows_as_a_fit_without_each_would():
     given = problem(20, weighted=True)
     change = Falkon(100, 1e-10).solve(given).change
     np.testing.assert_allclose(change.numpy(), expected(given, ONE_BY_ONE), rtol=1e-6, atol=1e-8)
@@ -103,7 +103,7 @@ def test_predictions_of_left_out_rows_are_worse_than_of_rows_seen():
     assert (left_out.Y - unseen).square().mean() > 2 * (left_out.Y - seen).square().mean()
 
 
-def test_rows_left_out_of_a_fit_from_disk_are_in_the_table(tmp_path):
+def test_left_out_rows_of_a_fit_from_disk_are_in_the_table(tmp_path):
     table = scan_parquet(write(tmp_path / "rows"), target="y")
     left_out, _ = left_out_of(on_disk(tmp_path / "c"), table)
     y = np.sort(np.concatenate([np.array(part["y"]) for part in table.blocks(10**6, ["y"])]))
@@ -117,9 +117,9 @@ def test_a_fit_from_disk_is_off_by_as_much_as_on_new_rows(solver, tmp_path):
     table = scan_parquet(write(tmp_path / "rows"), target="y")
     model = on_disk(tmp_path / "c", solver=solver)
     left_out, fitted = left_out_of(model, table)
-    judged = (left_out.Y - left_out.predictions(fitted, 1)).square().mean().sqrt()
+    error = (left_out.Y - left_out.predictions(fitted, 1)).square().mean().sqrt()
     new = model.predict(frame(3000, seed=7)) - made(3000, seed=7)[1]
-    assert float(judged) == pytest.approx(np.sqrt(np.mean(new**2)), rel=0.2)
+    assert float(error) == pytest.approx(np.sqrt(np.mean(new**2)), rel=0.2)
 
 
 def test_a_cell_in_which_no_row_is_left_out_is_fitted_too(tmp_path):
@@ -131,7 +131,7 @@ def test_a_cell_in_which_no_row_is_left_out_is_fitted_too(tmp_path):
     assert len(left_out.Y) == len(left_out.predictions(fitted, 1)) == 240
 
 
-def test_rows_left_out_stand_for_all_when_they_are_capped(monkeypatch):
+def test_left_out_rows_stand_for_all_when_they_are_capped(monkeypatch):
     """Rows sorted by a feature: those left out are not the last of them."""
     monkeypatch.setattr("parkrr.park.algorithm.LEFT_OUT_VALUES", 50 * 100)
     X = np.sort(np.random.default_rng(0).uniform(size=(3000, 1)), 0)

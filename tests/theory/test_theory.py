@@ -85,9 +85,9 @@ def test_the_risk_of_theorem_4_covers_what_happens():
     assert float(torch.cat(risks).mean()) <= bound
 
 
-def test_words_say_whether_a_bound_says_something():
+def test_the_text_tells_whether_the_bounds_are_informative():
     X, cell_of, weights = orthogonal()
-    assert "the bounds say something:" in str(theory(Linear(), X, cell_of, weights, 0.01))
+    assert "the bounds are informative:" in str(theory(Linear(), X, cell_of, weights, 0.01))
     close = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 1)))
     halves = (torch.arange(60) % 2).long()
     assert "say little" in str(theory(Gaussian(), close, halves, torch.ones(60), 1e-3))

@@ -1,4 +1,4 @@
-"""Rules for parameters: each returns the value it checked, or names the rule it breaks."""
+"""Checks of parameters: each returns the value, or raises an error that names the rule."""
 
 import math
 import re
@@ -65,13 +65,9 @@ def check_bytes(name: str, value: Any) -> float | None:
     """A number of bytes, which may be a string such as "4GB"; None is no limit."""
     if value is None:
         return None
-    found = (
-        re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)B?\s*", value, re.I)
-        if isinstance(value, str)
-        else None
-    )
-    if found and found[1].count(".") < 2 and found[1] != ".":
-        return check_positive(name, float(found[1]) * UNITS[found[2].upper()])
-    if isinstance(value, str):
+    if not isinstance(value, str):
+        return check_positive(name, value)
+    parts = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KMGT]?)B?\s*", value, re.I)
+    if parts is None:
         raise ParameterError(f"{name} must be bytes, such as 4e9 or '4GB', or None, got {value!r}")
-    return check_positive(name, value)
+    return check_positive(name, float(parts[1]) * UNITS[parts[2].upper()])

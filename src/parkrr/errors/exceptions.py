@@ -1,12 +1,12 @@
 """Every exception of parkrr, as one tree.
 
-Each also descends from the built-in it refines, so ``except ValueError`` keeps working,
-and each rebuilds from its ``args``, because it may cross a process.
+Each also descends from the built-in it refines, so that ``except ValueError`` keeps working, and
+can be rebuilt from its ``args``, because it may cross a process.
 """
 
 
 class ParKError(Exception):
-    """Whatever parkrr raises by itself."""
+    """Base class of all exceptions that parkrr raises."""
 
 
 class ParameterError(ParKError, ValueError):
@@ -14,32 +14,31 @@ class ParameterError(ParKError, ValueError):
 
 
 class BudgetError(ParameterError):
-    """A fit would take more memory than it may; the message says what would have to shrink."""
+    """A fit would take more memory than it may; the message names what would have to shrink."""
 
 
 class NotFiniteError(ParKError, ValueError):
     """Arithmetic overflowed; the message names what did, and the way out."""
 
 
-class SourceError(ParKError, OSError):
-    """A file cannot be read; the message names it."""
+class FileError(ParKError, OSError):
+    """A file cannot be used."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
         self.path = path
         self.reason = reason
+
+
+class SourceError(FileError):
+    """A file cannot be read; the message names it."""
 
     def __str__(self) -> str:
         return f"{self.path!r} cannot be read: {self.reason}"
 
 
-class StorageError(ParKError, OSError):
+class StorageError(FileError):
     """A file cannot be written; the message names it."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
 
     def __str__(self) -> str:
         return (
@@ -49,7 +48,7 @@ class StorageError(ParKError, OSError):
 
 
 class CheckpointError(ParKError, ValueError):
-    """A checkpoint belongs to another fit; the message says what differs."""
+    """A checkpoint belongs to another fit; the message names what differs."""
 
 
 class ModelFileError(ParKError, ValueError):

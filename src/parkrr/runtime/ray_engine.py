@@ -33,17 +33,17 @@ class RayEngine:
 
     Parameters
     ----------
-    address
+    address : str, default None
         Of a running cluster; None takes the one this process is connected to, or that of
         RAY_ADDRESS, or starts one on this machine.
-    num_cpus, num_gpus
+    num_cpus, num_gpus : float, default 1 and 0
         What each task takes.
-    memory
-        Bytes that Ray keeps free for each task; 0 asks for none.
+    memory : float, default 0
+        Bytes that Ray reserves for each task; 0 reserves none.
 
     Examples
     --------
-    >>> from parkrr.runtime.ray_engine import RayEngine
+    >>> from parkrr import RayEngine
     >>> RayEngine(num_cpus=2)
     RayEngine(address=None, num_cpus=2, num_gpus=0, memory=0)
     """

@@ -1,4 +1,4 @@
-"""What the paper's theory says of a partition."""
+"""The bounds of the paper, computed for a partition."""
 
 from parkrr.theory.bounds import Theory, theory
 

@@ -1,4 +1,4 @@
-"""What the paper's theory says of a partition, on rows few enough to compute it.
+"""The quantities of the paper's theory for a partition, on rows few enough to compute them.
 
 The minimal principal angle between cells, eq. (6), local and global effective dimension, and both
 sides of Propositions 2 and 3; with a noise level also the bound of Theorem 4. All of it is
@@ -20,7 +20,7 @@ RANK = 1e-10  # of the largest eigenvalue of a cell: what is smaller is not told
 
 @dataclass(frozen=True)
 class Theory:
-    """What the theory says of one partition.
+    """The quantities of the theory for one partition.
 
     Parameters
     ----------
@@ -65,43 +65,43 @@ class Theory:
         return bias + variance * math.log(1 / delta)
 
     def __str__(self) -> str:
-        """In plain words, with whether the bounds say something."""
+        """One paragraph, with whether the bounds are informative."""
         bias = self.projections / self.norm if self.norm else 1.0
         variance = self.local_dimension / self.dimension if self.dimension else 1.0
-        telling = max(self.bias_factor, self.variance_factor) < 10
-        says = "say something" if telling else "say little"
+        informative = max(self.bias_factor, self.variance_factor) < 10
+        verdict = "are informative" if informative else "say little"
         return (
             f"cos(theta) {self.cosine:.3f} between the closest two of {self.n_cells} cells. "
             f"Local projections hold {bias:.2f} times the norm of f, bound {self.bias_factor:.3g}; "
             f"local effective dimensions add up to {variance:.2f} times the global one, "
             f"{self.dimension:.1f}, bound {self.variance_factor:.3g}. With these factors the "
-            f"bounds {says}: they are near 1 only where cells are nearly orthogonal."
+            f"bounds {verdict}: they are near 1 only where cells are nearly orthogonal."
         )
 
 
 def theory(kernel: Kernel, X: Tensor, cell_of: Tensor, weights: Tensor, penalty: float) -> Theory:
-    """What the theory says of rows X (n, e) in cells (n,) and f = sum of weights (n,) K(x_i, .).
+    """The quantities for rows X (n, e) in cells (n,) and f = sum of weights (n,) K(x_i, .).
 
     Examples
     --------
     >>> import torch
     >>> from parkrr.kernels import Linear
-    >>> from parkrr.theory.bounds import theory
+    >>> from parkrr.theory import theory
     >>> X = torch.eye(4, dtype=torch.float64)
-    >>> found = theory(Linear(), X, torch.tensor([0, 0, 1, 1]), torch.ones(4), 0.1)
-    >>> found.cosine, found.projections == found.norm
+    >>> result = theory(Linear(), X, torch.tensor([0, 0, 1, 1]), torch.ones(4), 0.1)
+    >>> result.cosine, result.projections == result.norm
     (0.0, True)
     """
     K, alpha = kernel_of_rows(kernel, X), weights.double()
     cells = [(cell_of == q).nonzero()[:, 0] for q in sorted(set(cell_of.tolist()))]
     f = K @ alpha  # (n,)  its values
-    pairs = [(at, whitening(K[at][:, at])) for at in cells]  # rows, and a basis (n_q, r_q)
+    pairs = [(own, whitening(K[own][:, own])) for own in cells]  # rows, and a basis (n_q, r_q)
     values = torch.linalg.eigvalsh(K).clamp_min(0) / len(K)
     return Theory(
         cosine=largest_cosine(K, pairs),
-        projections=sum(float((B.T @ f[at]).square().sum()) for at, B in pairs),
+        projections=sum(float((B.T @ f[own]).square().sum()) for own, B in pairs),
         norm=float(alpha @ f),
-        local_dimension=sum(local_dimension(K[at][:, at], penalty * len(K)) for at in cells),
+        local_dimension=sum(local_dimension(K[own][:, own], penalty * len(K)) for own in cells),
         dimension=float((values / (values + penalty)).sum()),
         n_cells=len(cells),
         penalty=penalty,
@@ -113,18 +113,18 @@ def theory(kernel: Kernel, X: Tensor, cell_of: Tensor, weights: Tensor, penalty:
 def whitening(K_q: Tensor) -> Tensor:
     """B_q with B_q' K_q B_q = I: coefficients of an orthonormal basis of the cell, (n_q, r_q)."""
     values, vectors = torch.linalg.eigh(K_q)
-    kept = values > RANK * values[-1]
-    basis: Tensor = vectors[:, kept] / values[kept].sqrt()
+    counts = values > RANK * values[-1]
+    basis: Tensor = vectors[:, counts] / values[counts].sqrt()
     return basis
 
 
 def largest_cosine(K: Tensor, cells: list[tuple[Tensor, Tensor]]) -> float:
     """cos(theta), eq. (6), of cells (rows, basis): the largest singular value between two."""
-    found = 0.0
+    largest = 0.0
     for (a, B_a), (b, B_b) in combinations(cells, 2):
         W = B_a.T @ K[a][:, b] @ B_b  # (r_a, r_b)
-        found = max(found, float(torch.linalg.matrix_norm(W, 2)))
-    return min(1.0, found)
+        largest = max(largest, float(torch.linalg.matrix_norm(W, 2)))
+    return min(1.0, largest)
 
 
 def local_dimension(K_q: Tensor, ridge: float) -> float:

@@ -1,4 +1,4 @@
-"""The penalty path: what one eigendecomposition says, against a solve for every penalty."""
+"""The penalty path: one eigendecomposition against a solve for every penalty."""
 
 import numpy as np
 import pytest

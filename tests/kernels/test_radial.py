@@ -1,0 +1,59 @@
+"""Slopes and gradients of radial kernels."""
+
+import numpy as np
+import pytest
+import torch
+
+from parkrr.errors import ParameterError
+from parkrr.kernels import Gaussian, Laplacian, Matern, gradient_products, gradients
+
+RADIAL = [Gaussian(1.3), Laplacian(2.0), Matern(1.1, 0.5), Matern(1.1, 1.5), Matern(0.9, 2.5)]
+
+
+def normal_rows(n, d, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, d)))
+
+
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+def test_the_slope_is_the_gradient_by_finite_differences(kernel):
+    X, Z, step = normal_rows(5, 3), normal_rows(4, 3, seed=1), 1e-6
+    S = kernel.slope(Z)(X)
+    shift = torch.tensor([step, 0, 0], dtype=torch.float64)
+    expected = (kernel(X + shift, Z) - kernel(X - shift, Z)) / (2 * step)
+    torch.testing.assert_close(S * (X[:, :1] - Z[:, 0]), expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+def test_gradients_of_a_model_are_those_by_finite_differences(kernel):
+    X, Z, weights = normal_rows(5, 3), normal_rows(4, 3, seed=1), normal_rows(4, 2, seed=2)
+    G = gradients(kernel, weights, Z, X)  # (t, n, e)
+    for column, step in enumerate(1e-6 * torch.eye(3, dtype=torch.float64)):
+        change = (kernel(X + step, Z) - kernel(X - step, Z)) @ weights / 2e-6
+        torch.testing.assert_close(G[:, :, column].T, change, rtol=1e-5, atol=1e-7)
+    expected = torch.einsum("tni,tnj->ij", G, G)
+    torch.testing.assert_close(gradient_products(kernel, weights, Z, X), expected)
+
+
+def test_a_slope_is_zero_where_rows_coincide():
+    Z = normal_rows(4, 3)
+    for kernel in RADIAL[1:3]:  # those with a peak
+        assert bool((kernel.slope(Z)(Z).diagonal() == 0).all())
+
+
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+def test_another_lengthscale_leaves_the_rest_of_a_kernel(kernel):
+    other = kernel.with_lengthscale(3.0)
+    assert other.lengthscale == 3.0
+    assert other.with_lengthscale(kernel.lengthscale) == kernel
+
+
+@pytest.mark.parametrize("lengthscale", [0.0, -1.0, float("nan"), 1e101])
+@pytest.mark.parametrize("kind", [Gaussian, Laplacian, Matern])
+def test_a_lengthscale_must_be_positive_and_not_too_large(kind, lengthscale):
+    with pytest.raises(ParameterError, match="lengthscale must be between 1e-100 and 1e100"):
+        kind(lengthscale)
+
+
+def test_a_smoothness_without_a_formula_is_refused():
+    with pytest.raises(ParameterError, match=r"nu must be one of 0.5, 1.5, 2.5, got 2"):
+        Matern(nu=2)

@@ -1,0 +1,74 @@
+"""Which rows become centroids, and which rows belong to them."""
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from parkrr.data import ArraySource
+from parkrr.kernels import Gaussian, Linear
+from parkrr.partition import CENTROIDS, assign, balance_cells, choose_centroids, rows_around
+from parkrr.partition.centroids import HEAVY, split_cell
+
+RNG = np.random.default_rng(0)
+X = torch.from_numpy(RNG.normal(size=(80, 2)))
+KERNEL = Gaussian(1.0)
+
+
+def test_greedy_centroids_are_those_of_the_largest_schur_complement():
+    K = reference.kernel_matrix(KERNEL, X.numpy(), X.numpy())
+    chosen = CENTROIDS["greedy"](KERNEL, X, 9, 0)
+    assert chosen.tolist() == reference.greedy(K, 9)
+
+
+@pytest.mark.parametrize("rule", sorted(CENTROIDS))
+def test_a_rule_chooses_different_rows_and_repeats_itself(rule):
+    first, again = (CENTROIDS[rule](KERNEL, X, 20, 7) for _ in range(2))
+    assert len(set(first.tolist())) == 20
+    assert torch.equal(first, again)
+
+
+@pytest.mark.parametrize("rule", ["greedy", "rpcholesky"])
+def test_a_rule_stops_when_no_row_is_outside_the_span(rule):
+    assert len(CENTROIDS[rule](Linear(), X, 10, 0)) == 2
+    assert CENTROIDS[rule](Linear(), torch.zeros(5, 2), 3, 0).tolist() == [0]
+
+
+def test_centroids_are_chosen_among_so_many_candidates():
+    C = choose_centroids(KERNEL, X, "greedy", 5, n_candidates=10, seed=0)
+    whole = choose_centroids(KERNEL, X, "greedy", 5, n_candidates=80, seed=0)
+    assert C.shape == whole.shape == (5, 2)
+    assert not torch.equal(C, whole)
+    assert bool((C[:, None] == X).all(2).any(1).all())  # rows of X
+
+
+def test_a_row_belongs_to_the_nearest_centroid():
+    expected = reference.rkhs_distances(KERNEL, X.numpy(), X[:6].numpy()).argmin(1)
+    np.testing.assert_array_equal(assign(KERNEL, X, X[:6]).numpy(), expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_balanced_cells_are_of_like_weight(weighted):
+    rows = torch.from_numpy(RNG.standard_t(2, size=(4000, 2)))  # heavy tails
+    w = torch.from_numpy(RNG.uniform(0.5, 2, 4000)) if weighted else None
+    C = choose_centroids(KERNEL, rows, "greedy", 20, n_candidates=4000, seed=0)
+    settings = {"rule": "greedy", "lightest": 1.0, "seed": 0}
+    weights = torch.ones(4000).double() if w is None else w
+
+    def largest(centroids):
+        cells = torch.bincount(assign(KERNEL, rows, centroids), weights)
+        return float(cells.max() / (weights.sum() / 20))
+
+    assert largest(C) > HEAVY
+    assert largest(balance_cells(KERNEL, rows, w, C, **settings)) <= HEAVY
+
+
+def test_a_cell_of_one_row_many_times_cannot_be_split():
+    assert split_cell(KERNEL, torch.ones(50, 2), "greedy", 3, seed=0).shape == (0, 2)
+
+
+def test_rows_around_points_are_the_nearest_ones(monkeypatch):
+    monkeypatch.setattr("parkrr.partition.centroids.AROUND_ROWS", 17)
+    numbers = rows_around(ArraySource(X, X), X[:4], 6)
+    expected = torch.cdist(X[:4], X).argsort(1)[:, :6]
+    assert torch.equal(numbers.sort(1).values, expected.sort(1).values)
