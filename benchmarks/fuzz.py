@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from parkrr import load
 from parkrr.errors import ModelFileError, NotFiniteError
-from parkrr.report.summary import summary
+from parkrr.report import summarize
 from recording import record
 
 FIXTURES = Path(__file__).parent.parent / "tests" / "fixtures"
@@ -264,7 +264,7 @@ def verdict(path, rows):
         model = load(path)
     except ModelFileError as error:
         return "refused" if path.name in str(error) else f"refused without its name: {error}"
-    summary(model)
+    summarize(model)
     try:
         answers = asked(model, rows)
     except NotFiniteError:

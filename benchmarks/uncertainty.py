@@ -78,7 +78,7 @@ def widths(model):
 def judged_regressor():
     """The estimator, keeping the residuals of rows left out for a baseline of constant width."""
     from parkrr import ParKRegressor
-    from parkrr.uncertainty.intervals import map_cells, schur_complement
+    from parkrr.uncertainty.intervals import schur_complement
 
     class Scored(ParKRegressor):
         def _learn_uncertainty(self, result, park, predicted):
@@ -97,13 +97,12 @@ def judged_regressor():
     def left_out_novelty(result):
         """Mean novelty of rows of the fit, none of which counts as its own centre."""
         model, left_out = result.model, result.left_out
-
-        def outside(q, rows):
-            Z = model.centers[q]
-            skip = len(Z) >= result.report[q].rows
-            return schur_complement(model.kernel, rows, Z, 0.0, skip)
-
-        return float(map_cells(outside, model, left_out.X, left_out.cell, 2).mean())
+        values = []
+        for q, Z in enumerate(model.centers):
+            rows, is_center = left_out.X[left_out.cell == q], len(Z) >= result.report[q].rows
+            if len(rows):
+                values += schur_complement(model.kernel, rows, Z, 0.0, is_center).tolist()
+        return float(np.mean(values))
 
     return Scored
 

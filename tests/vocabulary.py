@@ -19,7 +19,7 @@ TEXT = re.compile(
     r"\b(words|gaps|truth values?|moments|answer(s|ed|ing)?|asks|listens to|knows|says"
     r"|judge[sd]?|judging|judge?ments?|teach(es)?|rows left out|left-out rows|held-out rows"
     r"|scout(s|ed|ing)?|race[sd]?|racing|vote[srd]?|voters|voting|(?<!blend[ _])trials?"
-    r"|balls?|anchors?(?!: warn)|runners?|polls?|rolls?|compass"
+    r"|balls?|(?<!bbox to )anchors?(?!: warn)|runners?|polls?|rolls?|compass"
     r"|error bars that hold|the machine of the user|goes on where it was"
     r"|pictures?|page|figures)\b",
     re.IGNORECASE,

@@ -190,7 +190,7 @@ def test_a_fit_says_what_it_chose_and_how_far_off_it_is(data, tmp_path):
 def test_a_quiet_fit_says_nothing_but_its_result(data, tmp_path):
     done = fitted(data, tmp_path / "m.park", *NUMBERS, "--quiet")
     assert done.stderr == ""
-    assert "held out" in done.stdout
+    assert "leave-one-out" in done.stdout
 
 
 def test_a_fit_in_json_is_one_document(folder):
@@ -198,7 +198,7 @@ def test_a_fit_in_json_is_one_document(folder):
     assert found["estimator"] == "ParKRegressor"
     assert found["kernel"] == {"name": "gaussian", "lengthscale": 1.0}
     assert found["held_out"]["rmse"] < 0.5
-    assert [one["kind"] for one in found["features"]] == [*["number"] * 3, "3 words"]
+    assert [one["kind"] for one in found["features"]] == [*["number"] * 3, "3 categories"]
     assert sum(one["importance"] for one in found["features"]) == pytest.approx(1)
 
 
@@ -258,7 +258,7 @@ def test_without_matplotlib_a_fit_has_no_report_and_says_so(data, tmp_path, monk
 def test_a_model_says_what_it_is(folder):
     done = run("inspect", folder / "y.park", "--cells")
     assert done.exit_code == 0, done.stderr
-    for words in ("ParKRegressor, ", "standard features", "3 words", "█", "direct"):
+    for words in ("ParKRegressor, ", "standard features", "3 categories", "█", "direct"):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines()[1:])) <= 100
 
@@ -409,7 +409,7 @@ def test_a_failure_inside_a_cell_ends_with_the_code_of_its_cause():
 
 
 def test_an_unexpected_error_shows_where_it_came_from(folder, monkeypatch):
-    monkeypatch.setattr("parkrr.cli.commands.summary", lambda model: 1 / 0)
+    monkeypatch.setattr("parkrr.cli.commands.summarize", lambda model: 1 / 0)
     done = run("inspect", folder / "y.park")
     assert done.exit_code == exits.UNEXPECTED
     assert "error: division by zero" in done.stderr

@@ -1,28 +1,26 @@
-"""Questions to a fitted model: is what they answer what a slow look finds?"""
+"""Facts about a fitted estimator, compared with slow computations."""
 
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import reference
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
-from parkrr.inspection.diagnostics import (
+from parkrr.inspection import (
     balance,
     border_jumps,
     cell_table,
-    compared,
     errors_by_cell,
-    seen_rows,
+    evaluate_rows,
+    leading_plane,
     theory_of,
+    tuning_errors,
     worst_rows,
 )
-from parkrr.inspection.projection import leading_plane, limits
 from parkrr.kernels import Gaussian, Laplacian
-from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park.cells import CellReport
 from parkrr.partition import Blend
 from parkrr.theory.bounds import theory
@@ -160,8 +158,8 @@ def test_jumps_are_those_between_the_two_nearest_estimators(model):
     differences = Z[:, None] - inner.centroids.numpy()  # (n, Q, e)
     distances = np.sum(differences**2, axis=2)  # increases with that of eq. (5), as in a blend
     order = np.argsort(distances, axis=1)[:, :2]
-    gaps = np.diff(np.take_along_axis(distances, order, 1), axis=1)[:, 0]
-    near = np.argsort(gaps)[:20]
+    differ = np.diff(np.take_along_axis(distances, order, 1), axis=1)[:, 0]
+    near = np.argsort(differ)[:20]
     local = [
         reference.kernel_matrix(inner.kernel, Z[near], Z_q.numpy()) @ w.numpy()[:, 0]
         for Z_q, w in zip(inner.centers, inner.weights, strict=True)
@@ -205,23 +203,23 @@ def test_of_many_cells_the_theory_is_that_of_fifty_neighbours():
     assert 0.4 < 1e-4 / found.penalty < 0.9  # the share of rows in 50 of about 80 cells
 
 
-def test_rows_given_are_seen_as_predictions_and_intervals_say(model, classifier):
+def test_rows_are_evaluated_with_predictions_and_intervals(model, classifier):
     X, y = waves(100, 1)
-    found = seen_rows(model, X, y, coverage=0.8)
+    found = evaluate_rows(model, X, y, coverage=0.8)
     lower, upper = model.predict_interval(X, 0.8)
     wanted = {"cell": cells_of(model, X), "predicted": model.predict(X), "truth": y}
     wanted |= {"lower": lower, "upper": upper}
     assert found.keys() == wanted.keys()
     for name, values in wanted.items():
         np.testing.assert_allclose(found[name], values)
-    sure = seen_rows(classifier, X, labels(X))["confidence"]
+    sure = evaluate_rows(classifier, X, labels(X))["confidence"]
     np.testing.assert_allclose(sure, classifier.predict_proba(X).max(1))
 
 
 def test_intervals_that_few_rows_cannot_know_are_missing():
     X, y = waves(15, 0)
     few = ParKRegressor(**{**SETTLED, "n_cells": 1}).fit(X, y)
-    assert "lower" not in seen_rows(few, X, y, coverage=0.99)
+    assert "lower" not in evaluate_rows(few, X, y, coverage=0.99)
 
 
 def test_errors_are_compared_within_a_step():
@@ -242,37 +240,9 @@ def test_errors_are_compared_within_a_step():
         {"step": "blend trial", "level": "cells", "blend": "Blend()", "error": 0.1},
     ]
     model = SimpleNamespace(report_=[], chosen_=SimpleNamespace(tried=tried))
-    found = compared(model, "penalty")
-    assert [(one["at"], one["ratio"]) for one in found] == [(1e-3, 1), (1e-4, 1), (1e-2, 2)]
-    assert [one["at"] for one in compared(model, "lengthscale")] == [2.0, 4.0]
-
-
-def test_the_plane_is_that_of_the_largest_singular_values():
-    X, y = waves(300, 0)
-    stretched = X * [1, 5]
-    model = ParKRegressor(**{**SETTLED, "n_cells": 1}).fit(stretched, y)
-    plane = leading_plane(model)
-    Z = model.model_.centers[0].numpy()
-    U, S, _ = np.linalg.svd(Z - Z.mean(0), full_matrices=False)
-    x, _ = plane.coordinates(model.model_, model.model_.centers[0])
-    np.testing.assert_allclose(np.abs(x), np.abs(U[:, 0] * S[0]), atol=1e-9)
-    np.testing.assert_allclose(plane.shares, S**2 / np.sum(S**2))
-    assert plane.features == ["x1", "x0"]
-
-
-def test_a_direction_has_the_name_of_the_column_that_the_map_weighs_most():
-    X, y = waves(300, 0)
-    frame = pd.DataFrame({"left": X[:, 0], "right": X[:, 1]})
-    weights = torch.tensor([9.0, 1.0], dtype=torch.float64)
-    metric = FeatureMap(torch.zeros(2), torch.ones(2), matrix=weights)
-    model = ParKRegressor(**{**SETTLED, "metric": metric}).fit(frame, y)
-    assert leading_plane(model).features == ["left", "right"]
-
-
-def test_a_wild_value_does_not_stretch_the_frame():
-    low, high = limits(np.append(np.linspace(0, 1, 1000), 1e6))
-    assert -0.1 < low < 0
-    assert 1 < high < 1.1
+    found = tuning_errors(model, "penalty")
+    assert [(one["value"], one["ratio"]) for one in found] == [(1e-3, 1), (1e-4, 1), (1e-2, 2)]
+    assert [one["value"] for one in tuning_errors(model, "lengthscale")] == [2.0, 4.0]
 
 
 @pytest.mark.parametrize("ask", [balance, cell_table, leading_plane])

@@ -34,7 +34,8 @@ FOLDERS = [
 ]
 # Heavy dependencies, and the only places that import them.
 HOMES = {
-    "sklearn": {"estimators", "uncertainty/calibration.py"},
+    "sklearn": {"estimators", "uncertainty/calibration.py", "report"},
+    "jinja2": {"report"},
     "pyarrow": {"data", "out_of_core/predict_files.py"},
     "ray": {"runtime/ray_engine.py"},
     "matplotlib": {"plots"},

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import parkrr
-from parkrr.inspection import diagnostics
+from parkrr import inspection, plots
 from parkrr.planning import plan
-from parkrr.plots import plots
 from parkrr.theory import bounds as theory
 
 CLASSES = [parkrr.ParKRegressor, parkrr.ParKClassifier]
@@ -20,20 +19,20 @@ METHODS = [
     if not name.startswith("_") and method.__module__.startswith("parkrr")
 ]
 EXPORTED = [getattr(parkrr, name) for name in parkrr.PUBLIC]
-PICTURES = [picture for name, picture in vars(plots).items() if name.startswith("plot_")]
+PLOTS = [plot for name, plot in vars(plots).items() if name.startswith("plot_")]
 QUESTIONS = [
-    diagnostics.balance,
-    diagnostics.border_jumps,
-    diagnostics.cell_table,
-    diagnostics.errors_by_cell,
-    diagnostics.theory_of,
-    diagnostics.worst_rows,
+    inspection.balance,
+    inspection.border_jumps,
+    inspection.cell_table,
+    inspection.errors_by_cell,
+    inspection.theory_of,
+    inspection.worst_rows,
     theory.theory,
 ]
 OTHERS = [
     plan.Plan,
 ]
-PUBLIC = [*METHODS, *EXPORTED, *PICTURES, *QUESTIONS, *OTHERS]
+PUBLIC = [*METHODS, *EXPORTED, *PLOTS, *QUESTIONS, *OTHERS]
 
 
 @pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__qualname__)

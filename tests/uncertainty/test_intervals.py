@@ -205,14 +205,14 @@ def test_novelty_is_zero_at_centres_and_one_far_away(model):
 
 
 @pytest.mark.parametrize("solver", ["auto", "falkon"])
-def test_answers_to_files_are_those_to_frames(tmp_path, solver):
+def test_predictions_of_files_are_those_of_frames(tmp_path, solver):
     X, y = uneven(9000, 0)
     table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": y})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=1000)
     rows = scan_parquet(tmp_path / "rows.parquet", target="y")
     model = settled(n_centers=300, checkpoint=tmp_path / "c", solver=solver).fit(rows)
-    answers = ("prediction", "interval", "std", "novelty")
-    model.predict_to(rows, tmp_path / "out", outputs=answers, coverage=0.8)
+    outputs = ("prediction", "interval", "std", "novelty")
+    model.predict_to(rows, tmp_path / "out", outputs=outputs, coverage=0.8)
     found = pq.read_table(tmp_path / "out" / "part-00000.parquet")
     frame = table.select(["a", "b"])
     mean, std = model.predict(frame, return_std=True)
@@ -237,7 +237,7 @@ def test_a_coverage_that_cannot_be_leaves_no_folder_behind(model, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_column_of_answers_cannot_be_a_key(model, tmp_path):
+def test_a_column_of_outputs_cannot_be_a_key(model, tmp_path):
     pq.write_table(pa.table({"a": [1.0], "b": [1.0], "lower": [1]}), tmp_path / "x.parquet")
     rows = scan_parquet(tmp_path / "x.parquet", features=["a", "b"])
     with pytest.raises(ParameterError, match="keys must not hold 'lower'"):

@@ -28,8 +28,9 @@ from parkrr.data import (
 )
 from parkrr.errors import ModelFileError, ParameterError, StorageError
 from parkrr.estimators import ParKClassifier, ParKRegressor, load
+from parkrr.inspection import cell_table
 from parkrr.kernels import Radial, as_kernel
-from parkrr.report.summary import cells, summary
+from parkrr.report import summarize
 from parkrr.runtime import describe_count
 
 Estimator = ParKRegressor | ParKClassifier
@@ -77,7 +78,7 @@ def fit(
             model.show_report(report)
         elif not (no_report or quiet or can_plot()):
             say(f"no report: {NO_PLOTS}")
-    facts = {"model": output, "report": report and str(report), **summary(model)}
+    facts = {"model": output, "report": report and str(report), **summarize(model)}
     facts["total_seconds"] = time.perf_counter() - start
     if json:
         terminal.show_json(facts)
@@ -133,9 +134,9 @@ def inspect(model: str, with_cells: bool, report: Path | None, json: bool, **_: 
     fitted = load_model(model)
     folder, name = locate_file(model)
     with folder.file(name) as file:
-        facts = {"model": model, "bytes": file.size(), **summary(fitted)}
+        facts = {"model": model, "bytes": file.size(), **summarize(fitted)}
     if with_cells:
-        facts["per_cell"] = cells(fitted)
+        facts["per_cell"] = cell_table(fitted)
     path = report and report_path(report, model)
     if path is not None:
         fitted.show_report(path)

@@ -401,7 +401,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         True
         """
         check_is_fitted(self)
-        from parkrr.report.report import write_report  # noqa: PLC0415 - optional
+        from parkrr.report import write_report  # noqa: PLC0415 - optional
 
         write_report(self, path, X, y)
 

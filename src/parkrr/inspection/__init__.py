@@ -1,15 +1,16 @@
-"""Looking at a fitted model."""
+"""Facts about a fitted estimator: cells, errors, borders, theory, feature importance."""
 
 from parkrr.inspection.diagnostics import (
-    Fitted,
+    FittedEstimator,
     balance,
     border_jumps,
     cell_table,
-    compared,
+    check_fitted,
     errors_by_cell,
-    fitted,
-    seen_rows,
+    evaluate_rows,
+    feature_names,
     theory_of,
+    tuning_errors,
     worst_rows,
 )
-from parkrr.inspection.projection import feature_names, leading_plane, limits, typical
+from parkrr.inspection.projection import leading_plane

@@ -1,4 +1,4 @@
-"""Which features a model listens to: how much its values change along each of them."""
+"""Feature importance: how much predictions change along each feature."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ ROWS = 2000  # at which gradients are taken
 
 
 def importances(model: Model, X: Tensor) -> Tensor:
-    """The mean squared slope along each feature times its variance, (d,), of sum one.
+    """The mean squared slope along each feature times its variance, (d,), with sum one.
 
     Slopes are those of the nearest cell and the coarse level at raw rows X (n, d), of a model
     with a radial kernel. A feature and its normal scores count together.
@@ -23,8 +23,8 @@ def importances(model: Model, X: Tensor) -> Tensor:
         G += gradients(coarse.kernel, coarse.weights, coarse.centers, Z)
     cell_of = assign(model.kernel, Z, model.centroids)
     for q in sorted(set(cell_of.tolist())):
-        at = cell_of == q
-        G[:, at] += gradients(model.kernel, model.weights[q], model.centers[q], Z[at]).to(G.dtype)
+        rows = cell_of == q
+        G[:, rows] += gradients(model.kernel, model.weights[q], model.centers[q], Z[rows]).to(G)
     G = G.double()
     if model.metric.matrix is not None:
         G = apply_matrix(G, model.metric.matrix.to(G).t())  # by columns, before the matrix

@@ -1,4 +1,4 @@
-"""Where to look at a model from: the plane in which its cells differ most, and frames."""
+"""The plane in which the cells of a model differ most."""
 
 from typing import Any, NamedTuple
 
@@ -8,32 +8,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.data import draw_indices
-from parkrr.inspection.diagnostics import Fitted, fitted
+from parkrr.inspection.diagnostics import FittedEstimator, check_fitted, feature_names
 from parkrr.park import Model
-from parkrr.uncertainty import DiagnosticRows
 
-CENTERS = 5000  # from which the directions are found
+CENTERS = 5000  # from which the directions are computed
 
 
 class Plane(NamedTuple):
-    """Where mapped rows are looked at from."""
+    """Two directions in the space of mapped rows."""
 
     origin: Tensor  # (e,)
     axes: Tensor  # (e, k), k <= 2
-    shares: list[float]  # of the spread of the centres along each
+    shares: list[float]  # of the variance of the centres along each
     features: list[str]  # that count most in each
 
     def coordinates(self, model: Model, Z: Tensor) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Two numbers for each mapped row of Z (n, e); of one direction, the value beside it."""
-        found = ((Z.double() - self.origin) @ self.axes).cpu().numpy()  # (n, k)
-        one = found.shape[1] == 1
-        return found[:, 0], model.at(Z)[:, 0].cpu().numpy() if one else found[:, 1]
+        """Two coordinates of mapped rows Z (n, e); with one direction the second is the output."""
+        along = ((Z.double() - self.origin) @ self.axes).cpu().numpy()  # (n, k)
+        second = along[:, 1] if along.shape[1] == 2 else model.at(Z)[:, 0].cpu().numpy()
+        return along[:, 0], second
 
 
-def leading_plane(model: Fitted) -> Plane:
-    """The two directions of largest spread of the mapped centres.
+def leading_plane(model: FittedEstimator) -> Plane:
+    """The first two principal components of the mapped centres.
 
-    A learned map has scaled features by what matters to the target, so that these tell most.
+    A learned map has scaled features by their effect on the target, so these directions show most.
 
     Examples
     --------
@@ -45,7 +44,7 @@ def leading_plane(model: Fitted) -> Plane:
     >>> leading_plane(ParKRegressor("gaussian", 1e-6, **known).fit(X, X[:, 0])).features
     ['x1', 'x2']
     """
-    Z = torch.cat([centers.double() for centers in fitted(model).model_.centers])
+    Z = torch.cat([centers.double() for centers in check_fitted(model).model_.centers])
     Z = Z[draw_indices(len(Z), CENTERS, 0)]  # (n, e)
     origin = Z.mean(0)
     _, values, V = torch.linalg.svd(Z - origin, full_matrices=False)
@@ -56,7 +55,7 @@ def leading_plane(model: Fitted) -> Plane:
     return Plane(origin, axes, shares, features)
 
 
-def main_feature(model: Fitted, spread: Tensor, axis: Tensor) -> str:
+def main_feature(model: FittedEstimator, spread: Tensor, axis: Tensor) -> str:
     """The feature that moves rows most along an axis (e,) of mapped rows of that spread (e,)."""
     metric = model.model_.metric
     moves = axis * spread
@@ -64,28 +63,8 @@ def main_feature(model: Fitted, spread: Tensor, axis: Tensor) -> str:
         A = metric.matrix.to(axis)
         moves = A * axis if A.ndim == 1 else A @ axis
     d = len(moves) if metric.origin is None else len(metric.origin)
-    weights = moves.square().reshape(-1, d).sum(0).cpu().numpy()  # (d,)  scores count as well
+    weights = moves.square().reshape(-1, d).sum(0).cpu().numpy()  # (d,)  with normal scores
     columns = getattr(model, "columns_", None)
     if columns is not None:
         weights = np.bincount(columns.owners, weights)
     return feature_names(model)[int(weights.argmax())]
-
-
-def feature_names(model: Fitted) -> list[str]:
-    """The names of the features, x0, x1 and so on if they have none."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{k}" for k in range(model.n_features_in_)] if names is None else list(names)
-
-
-def limits(values: NDArray[Any]) -> tuple[float, float]:
-    """Limits of an axis that a few wild values do not stretch."""
-    low, high = np.quantile(values, [0.003, 0.997]).tolist()
-    room = 0.08 * (high - low) or 0.5
-    return low - room, high + room
-
-
-def typical(seen: DiagnosticRows) -> tuple[list[float], list[float], list[float]]:
-    """Medians of predictions and of the ends of their intervals, of rows with like predictions."""
-    parts = np.array_split(np.argsort(seen["predicted"]), np.clip(len(seen["cell"]) // 20, 2, 40))
-    middle = [[np.median(seen[k][at]) for at in parts] for k in ("predicted", "lower", "upper")]
-    return middle[0], middle[1], middle[2]

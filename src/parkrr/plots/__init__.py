@@ -1,6 +1,7 @@
-"""Plots of a fitted model."""
+"""Plots of a fitted estimator."""
 
 from parkrr.plots.plots import (
+    draw_png,
     plot_cell_sizes,
     plot_error_against_time,
     plot_error_by_cell,
@@ -9,13 +10,3 @@ from parkrr.plots.plots import (
     plot_predictions,
     plot_tuning,
 )
-
-__all__ = [
-    "plot_cell_sizes",
-    "plot_error_against_time",
-    "plot_error_by_cell",
-    "plot_importances",
-    "plot_partition",
-    "plot_predictions",
-    "plot_tuning",
-]

@@ -1,1 +1,4 @@
-"""A fitted model as plain facts, and as one HTML page."""
+"""A fitted estimator as plain facts, and as one HTML report."""
+
+from parkrr.report.report import write_report
+from parkrr.report.summary import describe, summarize

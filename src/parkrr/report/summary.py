@@ -1,108 +1,164 @@
-"""A fitted model as plain facts: what was chosen, how well it does, what it listens to.
+"""A fitted estimator as plain facts; the terminal and the HTML report show the same."""
 
-Knows models, not how anything is shown.
-"""
-
-import math
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import r2_score
 
 from parkrr.data import Category, ColumnEncoder, DateTime
+from parkrr.inspection import balance, feature_names
 from parkrr.kernels import FeatureMap
+from parkrr.park import CellReport
 from parkrr.persistence import encode_kernel
+from parkrr.runtime import describe_count
+from parkrr.uncertainty import COVERAGE, DiagnosticRows
 
-Estimator = Any  # either estimator, fitted
 Facts = dict[str, Any]
+UNEVEN, LARGE_ERROR = 4.0, 3.0  # times the mean rows, or the median error, of a cell
+ROUNDING = 1e-12  # relative: what varies less than this is a constant
 
 
-def summary(model: Estimator) -> Facts:
-    """What there is to say of a model, as plain data."""
-    chosen, coarse = model.chosen_.params, model.model_.coarse
-    rows = [cell.rows for cell in model.report_]
-    classes = getattr(model, "classes_", None)
+def summarize(model: Any) -> Facts:
+    """All facts about a fitted estimator that need no rows, as data that JSON can hold."""
+    chosen, coarse, sizes = model.chosen_.params, model.model_.coarse, balance(model)
+    classes, seconds = getattr(model, "classes_", None), dict(model.seconds_)
+    if "pass" in seconds:  # the pass over rows on disk includes their assignment
+        seconds.pop("partition", None)
+    columns = [None] * model.n_features_in_ if model.columns_ is None else model.columns_.columns
+    shares = getattr(model, "feature_importances_", np.full(len(columns), np.nan)).tolist()
     return {
         "estimator": type(model).__name__,
-        "rows": sum(rows),
-        "cells": len(rows),
-        "rows_of_cells": {"least": min(rows), "median": int(np.median(rows)), "most": max(rows)},
+        "rows": sizes.rows,
+        "cells": sizes.cells,
+        "rows_of_cells": {
+            **{"least": sizes.smallest, "median": int(sizes.median), "most": sizes.largest},
+            **{"largest_share": sizes.largest_share, "effective_cells": sizes.effective},
+        },
         "centers": sum(cell.centers for cell in model.report_),
         "kernel": encode_kernel(model.model_.kernel),
         "penalty": chosen["penalty"],
-        "metric": metric_words(model.model_.metric),
+        "metric": describe_metric(model.model_.metric),
         "nearest_cells": model.model_.blend.n_nearest,
         "coarse_centers": 0 if coarse is None else len(coarse.centers),
         "precision": chosen["precision"],
         "uncertainty": model.chosen_.uncertainty,
         "classes": None if classes is None else classes.tolist(),
-        "held_out": held_out(model),
+        "held_out": score(model.validation_rows_),
         "unconverged_cells": sum(not cell.converged for cell in model.report_),
         "rescued_cells": sum(bool(cell.rescue) for cell in model.report_),
-        "seconds": seconds(model.seconds_),
-        "features": features(model),
+        "warnings": find_warnings(model.report_),
+        "seconds": seconds,
+        "features": [
+            {
+                "name": name,
+                "kind": describe_column(column),
+                "importance": None if np.isnan(w) else w,
+            }
+            for name, column, w in zip(feature_names(model), columns, shares, strict=True)
+        ],
     }
 
 
-def seconds(steps: dict[str, float]) -> dict[str, float]:
-    """What each step took; of rows on disk placing them is the pass, which has its own name."""
-    return {name: s for name, s in steps.items() if name != "partition" or "pass" not in steps}
-
-
-def metric_words(metric: FeatureMap) -> str:
-    """In what units distances are measured."""
-    ranks = "" if metric.knots is None else " and ranks"
-    if metric.matrix is not None:
-        what = "weights of features" if metric.matrix.ndim == 1 else "matrix of features"
-        return f"learned {what}{ranks}"
-    return "euclidean" if metric.scale is None else f"standard features{ranks}"
-
-
-def held_out(model: Estimator) -> dict[str, float] | None:
-    """How far off predictions of rows were that had been left out."""
-    known = model.validation_rows_
-    if not known:
+def score(rows: DiagnosticRows) -> dict[str, float | None] | None:
+    """Errors of rows, over all targets; None without rows, and r2 of a constant target."""
+    if not rows:
         return None
-    truth, predicted = known["truth"], known["predicted"]
-    if hasattr(model, "classes_"):
-        told = {"error": np.mean(truth != predicted), "confidence": known["confidence"].mean()}
-    else:
-        squares = np.mean((truth - predicted) ** 2)
-        told = {"rmse": math.sqrt(squares), "r2": explained(truth, predicted)}
-        if "lower" in known:
-            held = (known["lower"] <= truth) & (truth <= known["upper"])
-            told["share_in_0.9_interval"] = held.mean()
-    return {"rows": len(truth), **{name: float(value) for name, value in told.items()}}
+    truth, predicted, n = rows["truth"], rows["predicted"], len(rows["cell"])
+    if "confidence" in rows:
+        wrong, confidence = np.mean(truth != predicted), np.mean(rows["confidence"])
+        return {"rows": n, "error": float(wrong), "confidence": float(confidence)}
+    varies = np.var(truth, axis=0) > (ROUNDING * np.abs(truth).max(axis=0)) ** 2
+    scores: dict[str, float | None] = {
+        "rows": n,
+        "rmse": float(np.sqrt(np.mean((truth - predicted) ** 2))),
+        "mae": float(np.mean(np.abs(truth - predicted))),
+        "r2": float(r2_score(truth, predicted)) if np.all(varies) else None,
+    }
+    if "lower" in rows:
+        inside = (rows["lower"] <= truth) & (truth <= rows["upper"])
+        scores[f"share_in_{COVERAGE}_interval"] = float(inside.mean())
+        scores["mean_width"] = float(np.mean(rows["upper"] - rows["lower"]))
+    return scores
 
 
-def explained(truth: Any, predicted: Any) -> float:
-    """The share of the variance of targets that predictions explain, mean over targets."""
-    left = np.mean((truth - predicted) ** 2, axis=0)
-    spread = np.maximum(np.var(truth, axis=0), np.finfo(np.float64).tiny)
-    return float(np.mean(1 - left / spread))
+def find_warnings(report: list[CellReport]) -> list[str]:
+    """What you should know before you rely on the model."""
+    warnings, cells = [], describe_count(len(report), "cell")
+    stuck = [cell.residual for cell in report if not cell.converged]
+    if stuck:
+        warnings.append(
+            f"{len(stuck)} of {cells} stopped before they converged (worst residual "
+            f"{max(stuck):.1e}). Raise max_iter, or the penalty."
+        )
+    rescued = [f"{cell.cell} ({cell.rescue})" for cell in report if cell.rescue]
+    if rescued:
+        warnings.append(
+            f"The numerics needed a rescue in {len(rescued)} of {cells}, as with equal "
+            f"rows or a penalty near zero: cells {', '.join(rescued[:5])}."
+        )
+    rows = np.array([cell.rows for cell in report])
+    if rows.max() > UNEVEN * rows.mean():
+        ratio = rows.max() / rows.mean()
+        warnings.append(f"The largest cell has {ratio:.1f} times the mean rows; see balance.")
+    errors = {cell.cell: cell.error for cell in report if cell.error is not None}
+    median = max(float(np.median([*errors.values()] or [0.0])), ROUNDING)
+    if errors and max(errors.values()) > LARGE_ERROR * median:
+        worst = max(errors, key=lambda q: errors[q])
+        warnings.append(f"The error of cell {worst} is over {LARGE_ERROR:.0f} times the median.")
+    return warnings
 
 
-def features(model: Estimator) -> list[Facts]:
-    """The columns a model was fitted to, each with its kind and importance if it is known."""
-    names = getattr(model, "feature_names_in_", None)
-    names = [f"x{k}" for k in range(model.n_features_in_)] if names is None else names.tolist()
-    columns = [None] * len(names) if model.columns_ is None else model.columns_.columns
-    shares = getattr(model, "feature_importances_", np.full(len(names), np.nan)).tolist()
-    return [
-        {"name": name, "kind": kind_of(column), "importance": None if math.isnan(w) else w}
-        for name, column, w in zip(names, columns, shares, strict=True)
-    ]
+def describe_metric(metric: FeatureMap) -> str:
+    """In what units distances are measured."""
+    text = "euclidean" if metric.scale is None else "standard features"
+    text += "" if metric.knots is None else " and their normal scores"
+    if metric.matrix is None:
+        return text
+    return f"{text}, learned {'weights' if metric.matrix.ndim == 1 else 'matrix'}"
 
 
-def kind_of(column: ColumnEncoder | None) -> str:
-    """What a column holds, in words."""
+def describe_column(column: ColumnEncoder | None) -> str:
+    """What a column holds."""
     if isinstance(column, Category):
-        return f"{len(column.values):,} words"
+        return f"{len(column.values):,} categories"
     if isinstance(column, DateTime):
         return "date or time" if column.elapsed else "time of day"
-    return "number, with gaps" if column is not None and column.flagged else "number"
+    return "number, some missing" if column is not None and column.flagged else "number"
 
 
-def cells(model: Estimator) -> list[Facts]:
-    """The report of every cell."""
-    return [asdict(cell) for cell in model.report_]
+def describe(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of :func:`summarize` as short texts, each with its name."""
+    sizes, kernel, scores = facts["rows_of_cells"], dict(facts["kernel"]), facts["held_out"]
+    near, coarse = facts["nearest_cells"], facts["coarse_centers"]
+    cells, predictions = f"{facts['cells']:,}", "one cell"
+    if facts["cells"] > 1:
+        cells += f", of {sizes['least']:,} to {sizes['most']:,} rows"
+        predictions = "the nearest cell" if near == 1 else f"up to {near} nearest cells, blended"
+    if coarse:
+        predictions += f", over a coarse level of {coarse:,} centres"
+    error = ""
+    if scores:
+        rows = describe_count(scores["rows"], "row")
+        if "error" in scores:
+            error = f"{scores['error']:.1%} of {rows} get the wrong label"
+        else:
+            r2 = "" if scores["r2"] is None else f", R2 {scores['r2']:.3f}"
+            error = f"root mean squared error {scores['rmse']:.3g}{r2}, {rows}"
+            share = scores.get(f"share_in_{COVERAGE}_interval")
+            error += "" if share is None else f"; {COVERAGE} intervals hold {share:.3f}"
+    total = f"{sum(facts['seconds'].values()):.1f}"
+    steps = ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items() if s >= 0.1)
+    texts = {
+        "rows": f"{facts['rows']:,}",
+        "cells": cells,
+        "centres": f"{facts['centers']:,}",
+        "kernel": ", ".join([kernel.pop("name"), *(f"{k} {v:.4g}" for k, v in kernel.items())]),
+        "penalty": f"{facts['penalty']:.4g}",
+        "metric": facts["metric"],
+        "predictions": f"from {predictions}",
+        "precision": facts["precision"],
+        "leave-one-out": error,
+        "seconds": f"{total} ({steps})" if steps else total,
+    }
+    return {name: text for name, text in texts.items() if text}

@@ -60,8 +60,8 @@ class Affine:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for a model file."""
-        parts = {"factor": self.factor.tolist(), "offset": self.offset.tolist()}
-        return {"name": self.name, **parts}
+        factor, offset = self.factor.tolist(), self.offset.tolist()
+        return {"name": self.name, "factor": factor, "offset": offset}
 
 
 @final

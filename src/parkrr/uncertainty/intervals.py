@@ -11,7 +11,6 @@ of the prior variance. All centres of a cell would need m_q^2 numbers in the mod
 need none, and give an upper bound.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +69,8 @@ class Posterior:
 
         With `leave_out`, a row of the fit is not its own neighbour.
         """
-        return self.noise[cell_of] * relative_std(model, X, cell_of, self.ridge, leave_out)[:, None]
+        v = cell_schur_complements(model, X, cell_of, self.ridge, leave_out)
+        return self.noise[cell_of] * (1 + v / self.ridge[cell_of]).sqrt()[:, None]
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,8 @@ def learn_posterior(
     n_q = torch.tensor(sizes, dtype=torch.float64)
     m_q = torch.tensor([len(Z) for Z in model.centers], dtype=torch.float64)
     ridges = (ridge * m_q / n_q.clamp_min(1)).clamp_min(1e-12).to(R.device)
-    u = relative_std(model, left_out.X, left_out.cell, ridges, True, n_threads)  # (h,)
+    v = cell_schur_complements(model, left_out.X, left_out.cell, ridges, True, n_threads)
+    u = (1 + v / ridges[left_out.cell]).sqrt()  # (h,)
     squares = w[:, None] * (R / u[:, None]).square()
     total = squares.sum(0) / w.sum()  # (t,)
     rows = R.new_zeros(Q).index_add_(0, left_out.cell, w)
@@ -291,46 +292,31 @@ def conformal_quantiles(z: Array, w: Array) -> Array:
     return quantiles
 
 
-def relative_std(
-    model: Model, X: Tensor, cell_of: Tensor, ridge: Tensor, leave_out: bool, n_threads: int = 1
-) -> Tensor:
-    """sqrt(1 + v / lambda n) of mapped rows X (n, e), with lambda n of each cell, shape (n,)."""
-
-    def in_cell(q: int, rows: Tensor) -> Tensor:
-        r = float(ridge[q])
-        v = schur_complement(model.kernel, rows, model.centers[q], r, leave_out)
-        return (1 + v / r).sqrt()
-
-    return map_cells(in_cell, model, X, cell_of, n_threads)
-
-
 def novelty(model: Model, X: Tensor) -> Tensor:
     """The share of mapped rows X (n, e) outside the span of their cell's nearest centres, (n,).
 
     Squared norms in feature space: 0 at a centre, near 1 far from all of them.
     """
-
-    def in_cell(q: int, rows: Tensor) -> Tensor:
-        left = schur_complement(model.kernel, rows, model.centers[q], 0.0, leave_out=False)
-        return left / model.kernel.diag(rows.double()).clamp_min(1e-300)
-
-    return map_cells(in_cell, model, X, model.cell_of(X)).clamp_(0, 1)
+    left = cell_schur_complements(model, X, model.cell_of(X), torch.zeros(len(model.centroids)))
+    return (left / model.kernel.diag(X.double()).clamp_min(1e-300)).clamp_(0, 1)
 
 
-def map_cells(
-    function: Callable[[int, Tensor], Tensor],
+def cell_schur_complements(
     model: Model,
     X: Tensor,
     cell_of: Tensor,
+    noise: Tensor,
+    leave_out: bool = False,
     n_threads: int = 1,
 ) -> Tensor:
-    """function(q, rows) of the mapped rows X (n, e) of each cell, in the order of X, (n,)."""
+    """Schur complements of mapped rows X (n, e) in cells (n,) with that noise (Q,), shape (n,)."""
     order, counts = group_by_cell(cell_of, len(model.centroids))
     out = torch.empty(len(X), dtype=torch.float64, device=X.device)
 
     def fill(task: tuple[int, Tensor]) -> None:
         q, rows = task
-        out[rows] = function(q, X[rows])
+        Z, r = model.centers[q], float(noise[q])
+        out[rows] = schur_complement(model.kernel, X[rows], Z, r, leave_out)
 
     tasks = [(q, rows) for q, rows in enumerate(torch.split(order, counts)) if len(rows)]
     map_on_threads(fill, tasks, n_threads)
