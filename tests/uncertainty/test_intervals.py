@@ -242,5 +242,5 @@ def test_a_column_of_outputs_cannot_be_a_key(model, tmp_path):
     rows = scan_parquet(tmp_path / "x.parquet", features=["a", "b"])
     with pytest.raises(ParameterError, match="keys must not hold 'lower'"):
         model.predict_to(rows, tmp_path / "out", keys=["lower"], outputs=["interval"])
-    with pytest.raises(ParameterError, match="answers must be one of"):
+    with pytest.raises(ParameterError, match="outputs must be one of"):
         model.predict_to(rows, tmp_path / "out", outputs=["probability"])
