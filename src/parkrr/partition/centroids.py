@@ -26,17 +26,8 @@ def select_greedy(kernel: Kernel, X: Tensor, n_centroids: int, seed: int = 0) ->
 
     The Schur complements of all rows are the residual diagonal of a partial Cholesky
     factorisation with pivoting, so a step costs one kernel column and no K_q^-1. Ties go
-    to the smaller row number. Stops early when no row is left outside the span.
-
-    Parameters
-    ----------
-    X
-        Candidates, shape (n, d).
-
-    Returns
-    -------
-    Tensor
-        Row numbers in the order chosen, shape (at most n_centroids,).
+    to the smaller row number. Stops early when no row is left outside the span. Of candidates
+    X (n, d), row numbers in the order chosen, shape (at most n_centroids,).
     """
     return pivots(kernel, X, n_centroids, lambda schur: int(schur.argmax()))
 
@@ -111,14 +102,8 @@ def balance_cells(
     50 times the mean and the smallest one row. Until no cell is far from the mean, those
     too light lose their centroid, so that their rows go to the next nearest, and those too
     heavy are split by the rule that chose the centroids, applied to their own rows. The last
-    round only merges.
-
-    Parameters
-    ----------
-    X, w
-        A sample of rows, shape (n, d), and their weights, shape (n,).
-    lightest
-        No cell may be lighter than this, whatever the mean.
+    round only merges. X (n, d) and w (n,) are a sample of rows; no cell may be lighter than
+    `lightest`, whatever the mean.
     """
     weights = torch.ones(len(X), device=X.device) if w is None else w
     seeds = np.random.default_rng(seed)

@@ -144,30 +144,14 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
 
 @dataclass(frozen=True)
 class PenaltyPath:
-    """The exact Nystrom estimators of a cell for all penalties.
-
-    Parameters
-    ----------
-    problem
-        The problem whose penalty is left open.
-    basis
-        U^-T V: coefficients of the centres for each direction, shape (m, r).
-    h
-        Weight of the rows along each direction, shape (r,).
-    b
-        The target along it, shape (r, t).
-    yy
-        Y'WY summed over outputs.
-    n
-        Total weight of the rows.
-    """
+    """The exact Nystrom estimators of a cell for all penalties."""
 
     problem: LocalProblem
-    basis: Tensor
-    h: Tensor
-    b: Tensor
-    yy: float
-    n: float
+    basis: Tensor  # (m, r)  U^-T V: coefficients of the centres for each direction
+    h: Tensor  # (r,)  weight of the rows along each direction
+    b: Tensor  # (r, t)  the target along it
+    yy: float  # Y'WY summed over outputs
+    n: float  # total weight of the rows
 
     def weights(self, penalty: float) -> Tensor:
         """alpha, shape (m, t)."""

@@ -12,17 +12,11 @@ EPS = torch.finfo(torch.float64).eps
 
 
 class Factor:
-    """K_mm = U U' in float64, by the first of three ways that works.
+    """K_mm = U U' (m, m) in float64, by the first of three ways that works.
 
-    Cholesky; Cholesky with jitter; the spectrum above the jitter, where U is (m, r). Real
-    data has duplicate rows (two thirds of KEGG), which make K_mm singular.
-
-    Parameters
-    ----------
-    K_mm
-        Shape (m, m).
-    jitter
-        What counts as zero beside the largest K(x, x).
+    Cholesky; Cholesky with jitter; the spectrum above the jitter, where U is (m, r). The jitter is
+    what counts as zero beside the largest K(x, x). Real data has duplicate rows (two thirds of
+    KEGG), which make K_mm singular.
     """
 
     def __init__(self, K_mm: Tensor, jitter: float) -> None:
@@ -38,16 +32,13 @@ class Factor:
         if U is None:
             self.rescue = f"jitter {jitter:.0e}"
             U = cholesky(add_to_diagonal(K_mm, jitter * size), smallest_pivot=jitter / 10 * size)
-        self.U: Tensor = self.cut_off(K_mm, jitter * size) if U is None else U  # (m, r)
-
-    def cut_off(self, K_mm: Tensor, smallest: float) -> Tensor:
-        """Eigenvectors times the root of their eigenvalues, for those that count, (m, r)."""
-        values, vectors = torch.linalg.eigh(K_mm)
-        kept = values > smallest
-        self.eigenvalues = values[kept]  # (r,)
-        self.rescue = f"cut-off {len(values) - int(kept.sum())} of {len(values)}"
-        U: Tensor = vectors[:, kept] * values[kept].sqrt()
-        return U
+        if U is None:
+            values, vectors = torch.linalg.eigh(K_mm)
+            large = values > jitter * size
+            self.eigenvalues = values[large]  # (r,)
+            self.rescue = f"cut-off {len(values) - int(large.sum())} of {len(values)}"
+            U = vectors[:, large] * values[large].sqrt()
+        self.U: Tensor = U  # (m, r)
 
     def solve(self, v: Tensor) -> Tensor:
         """U^-1 v, shape (r, t)."""

@@ -72,18 +72,10 @@ def conjugate_gradient(
 @final
 @dataclass(frozen=True)
 class Falkon:
-    """Conjugate gradient on the preconditioned problem, eqs. (12) and (13).
-
-    Parameters
-    ----------
-    max_iter
-        Most iterations.
-    tol
-        Stop when the residual has fallen to this part of the right-hand side.
-    """
+    """Conjugate gradient on the preconditioned problem, eqs. (12) and (13)."""
 
     max_iter: int = 100
-    tol: float = 1e-4
+    tol: float = 1e-4  # stop when the residual has fallen to this part of the right-hand side
 
     def solve(self, problem: LocalProblem) -> LocalFit:
         n = problem.cell.total_weight

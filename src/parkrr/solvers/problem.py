@@ -84,33 +84,15 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class LocalProblem:
-    """Eq. (8) restricted to the span of some centres, eq. (11).
-
-    Parameters
-    ----------
-    kernel
-        The kernel.
-    cell
-        The rows of the cell, in memory.
-    centers
-        Shape (m, d).
-    center_weights
-        Weights of the centres, of mean one, shape (m,), or None when rows have none.
-    ridge
-        lambda_q n_q = lambda n.
-    n_threads
-        Cores to use.
-    n_left_out
-        For how many rows at the end of the cell to compute predictions without them.
-    """
+    """Eq. (8) restricted to the span of some centres, eq. (11)."""
 
     kernel: Kernel
-    cell: ArraySource
-    centers: Tensor
-    center_weights: Tensor | None
-    ridge: float
+    cell: ArraySource  # its rows, in memory
+    centers: Tensor  # (m, d)
+    center_weights: Tensor | None  # (m,)  of mean one, or None when rows have no weights
+    ridge: float  # lambda_q n_q = lambda n
     n_threads: int = 1
-    n_left_out: int = 0
+    n_left_out: int = 0  # rows at the end of the cell, to be predicted without themselves
 
     def to(self, dtype: torch.dtype) -> "LocalProblem":
         """The same problem with products in that dtype."""

@@ -30,23 +30,10 @@ def solve_statistics(
     left_out: LeaveOneOutBlock | None = None,
     raise_ridge: bool = False,
 ) -> LocalFit | None:
-    """The estimator with centres Z (m, d) from K'W[K, Y] (m, m + t).
+    """The estimator with centres Z (m, d) from K'W[K, Y] (m, m + t) of rows of total weight n_q.
 
-    Parameters
-    ----------
-    ridge
-        lambda n.
-    weight
-        Total weight of the rows of the cell, n_q.
-    left_out
-        Rows of the cell whose predictions without themselves are asked for.
-    raise_ridge
-        Whether to try a larger ridge after all jitters.
-
-    Returns
-    -------
-    LocalFit or None
-        None if rounding left no solution.
+    `left_out` are rows to predict without themselves; `raise_ridge` tries a larger ridge, lambda n,
+    after all jitters. None if rounding left no solution.
     """
     K_mm = kernel_of_rows(kernel, Z)
     if float(K_mm.diagonal().max()) == 0:
