@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SEARCHED = ("src", "docs", "examples", "README.md", "ARCHITECTURE.md", "mkdocs.yml")
 ALLOWED = ("docs/glossary.md", "docs/hooks.py")  # mkdocs names its hooks
 TEXT = re.compile(
-    r"\b(words|gaps|truth values?|moments|answer(s|ed|ing)?|asks|listens to|knows|says"
+    r"\b((?<!long )words|gaps|truth values?|moments|answer(s|ed|ing)?|asks|listens to|knows|says"
     r"|judge[sd]?|judging|judge?ments?|teach(es)?|rows left out|left-out rows|held-out rows"
     r"|scout(s|ed|ing)?|race[sd]?|racing|vote[srd]?|voters|voting|(?<!blend[ _])trials?"
     r"|balls?|(?<!bbox to )anchors?(?!: warn)|runners?|polls?|rolls?|compass"

@@ -31,8 +31,8 @@ QUICK += ("--blend", "1", "--coarse", "0")
 NUMBERS = ("--features", "a,b,c")
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+def run(*args):
+    return CliRunner().invoke(app, [str(word) for word in args])
 
 
 def rows(n=N):
@@ -45,7 +45,7 @@ def rows(n=N):
 
 
 def write(table, path):
-    """The rows in the kind of file that the name says."""
+    """The rows in the kind of file that the name has."""
     kinds = {
         ".parquet": lambda: pq.write_table(table, path, row_group_size=len(table) // 12),
         ".csv": lambda: pv.write_csv(table, path),
@@ -68,8 +68,8 @@ def markers(checkpoint):
     return {path.name: path.stat().st_mtime_ns for path in Path(checkpoint).glob("*.json")}
 
 
-def fitted(data, model, *words):
-    return run("fit", data, "--target", "y", "-o", model, "--no-report", *QUICK, *words)
+def fitted(data, model, *args):
+    return run("fit", data, "--target", "y", "-o", model, "--no-report", *QUICK, *args)
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def folder(tmp_path_factory):
     """Rows as Parquet, and two models of them."""
     folder = tmp_path_factory.mktemp("cli")
     data = write(rows(), folder / "rows.parquet")
-    words = ("fit", data, *QUICK, "--features", "a,b,c,city", "--no-report", "--json", "-q")
+    args = ("fit", data, *QUICK, "--features", "a,b,c,city", "--no-report", "--json", "-q")
     for target in ("y", "label"):
-        done = run(*words, "--target", target, "-o", folder / f"{target}.park")
+        done = run(*args, "--target", target, "-o", folder / f"{target}.park")
         (folder / f"{target}.json").write_text(done.stdout)
     return folder
 
@@ -99,10 +99,10 @@ def test_the_same_rows_in_another_kind_of_file_give_the_same_predictions(data, t
     other = write(rows(), tmp_path / name)
     for source, model in ((data, "one.park"), (other, "other.park")):
         assert fitted(source, tmp_path / model, *NUMBERS, "-q").exit_code == 0
-    answers = [tmp_path / "one.parquet", tmp_path / "other.parquet"]
-    assert run("predict", tmp_path / "one.park", data, "-o", answers[0]).exit_code == 0
-    assert run("predict", tmp_path / "other.park", other, "-o", answers[1]).exit_code == 0
-    one, two = map(pq.read_table, answers)
+    predictions = [tmp_path / "one.parquet", tmp_path / "other.parquet"]
+    assert run("predict", tmp_path / "one.park", data, "-o", predictions[0]).exit_code == 0
+    assert run("predict", tmp_path / "other.park", other, "-o", predictions[1]).exit_code == 0
+    one, two = map(pq.read_table, predictions)
     assert one.equals(two)
 
 
@@ -122,10 +122,10 @@ READERS = {
 
 
 @pytest.mark.parametrize("kind", sorted(READERS))
-def test_answers_go_to_the_kind_of_file_that_is_named(folder, data, tmp_path, kind):
+def test_predictions_go_to_the_kind_of_file_that_is_named(folder, data, tmp_path, kind):
     out = tmp_path / f"out{kind}"
-    words = ("--keys", "id", "--outputs", "prediction,interval,std,novelty", "--coverage", "0.8")
-    done = run("predict", folder / "y.park", data, "-o", out, *words)
+    args = ("--keys", "id", "--outputs", "prediction,interval,std,novelty", "--coverage", "0.8")
+    done = run("predict", folder / "y.park", data, "-o", out, *args)
     assert done.stdout.startswith(f"{out}: 1,500 rows in ")
     table = READERS[kind](out)
     assert table.schema.names == ["id", "prediction", "lower", "upper", "std", "novelty"]
@@ -137,9 +137,9 @@ def test_answers_go_to_the_kind_of_file_that_is_named(folder, data, tmp_path, ki
 
 
 def test_probabilities_have_a_column_for_each_label_in_csv(folder, data, tmp_path):
-    words = ("predict", folder / "label.park", data, "--outputs", "prediction,probability", "-o")
-    assert run(*words, tmp_path / "out.csv").exit_code == 0
-    assert run(*words, tmp_path / "out.parquet").exit_code == 0
+    args = ("predict", folder / "label.park", data, "--outputs", "prediction,probability", "-o")
+    assert run(*args, tmp_path / "out.csv").exit_code == 0
+    assert run(*args, tmp_path / "out.parquet").exit_code == 0
     flat, lists = pv.read_csv(tmp_path / "out.csv"), pq.read_table(tmp_path / "out.parquet")
     assert flat.schema.names == ["prediction", "probability_high", "probability_low"]
     both = np.stack([flat[name].to_numpy() for name in flat.schema.names[1:]], 1)
@@ -147,17 +147,17 @@ def test_probabilities_have_a_column_for_each_label_in_csv(folder, data, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["new.parquet", "new.csv"])
-def test_a_folder_of_answers_is_not_predicted_twice(folder, tmp_path, name):
+def test_a_folder_of_predictions_is_not_predicted_twice(folder, tmp_path, name):
     data = write(rows(), tmp_path / name)
-    words = ("predict", folder / "y.park", data, "-o", tmp_path / "out", "--json")
-    assert json.loads(run(*words).stdout)["rows"] == N
-    assert json.loads(run(*words).stdout)["rows"] == 0
+    args = ("predict", folder / "y.park", data, "-o", tmp_path / "out", "--json")
+    assert json.loads(run(*args).stdout)["rows"] == N
+    assert json.loads(run(*args).stdout)["rows"] == 0
     assert pq.read_table(tmp_path / "out" / "part-00000.parquet").num_rows == N
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert left == ["_job.json", "part-00000.parquet"]
 
 
-def test_words_that_look_like_numbers_stay_words_in_csv(folder, data, tmp_path):
+def test_categories_that_look_like_numbers_stay_categories_in_csv(folder, data, tmp_path):
     few = write(rows().select(["a", "b", "c", "city"]), tmp_path / "new.csv")
     assert pv.read_csv(few).schema.field("city").type == pa.int64()
     run("predict", folder / "y.park", few, "-o", tmp_path / "one.parquet")
@@ -178,7 +178,7 @@ def test_a_model_of_an_array_predicts_named_columns(data, tmp_path):
 # What is said.
 
 
-def test_a_fit_says_what_it_chose_and_how_far_off_it_is(data, tmp_path):
+def test_a_fit_shows_what_it_chose_and_how_far_off_it_is(data, tmp_path):
     done = fitted(data, tmp_path / "m.park", *NUMBERS)
     assert done.exit_code == 0, done.stderr
     assert f"{tmp_path / 'm.park'}: fitted to 1,500 rows in " in done.stdout
@@ -187,7 +187,7 @@ def test_a_fit_says_what_it_chose_and_how_far_off_it_is(data, tmp_path):
     assert "is double, so this is a regression; use --classify if it holds labels" in done.stderr
 
 
-def test_a_quiet_fit_says_nothing_but_its_result(data, tmp_path):
+def test_a_quiet_fit_shows_nothing_but_its_result(data, tmp_path):
     done = fitted(data, tmp_path / "m.park", *NUMBERS, "--quiet")
     assert done.stderr == ""
     assert "leave-one-out" in done.stdout
@@ -206,15 +206,15 @@ def test_a_fit_in_json_is_one_document(folder):
     ("target", "estimator"),
     [("y", "ParKRegressor"), ("label", "ParKClassifier"), ("high", "ParKClassifier")],
 )
-def test_words_and_truth_values_are_classified(data, tmp_path, target, estimator):
-    words = ("--target", target, "-o", tmp_path / "m.park", "--no-report", "--json")
-    done = run("fit", data, *words, *QUICK, *NUMBERS)
+def test_strings_and_booleans_are_classified(data, tmp_path, target, estimator):
+    args = ("--target", target, "-o", tmp_path / "m.park", "--no-report", "--json")
+    done = run("fit", data, *args, *QUICK, *NUMBERS)
     assert json.loads(done.stdout)["estimator"] == estimator
 
 
 def test_numbers_are_labels_if_asked_for(tmp_path):
     data = write(rows().append_column("n", pa.array(np.arange(N) % 3)), tmp_path / "r.parquet")
-    words = (
+    args = (
         "--target",
         "n",
         "--classify",
@@ -224,42 +224,42 @@ def test_numbers_are_labels_if_asked_for(tmp_path):
         "--json",
         "-q",
     )
-    done = run("fit", data, *words, *QUICK, *NUMBERS)
+    done = run("fit", data, *args, *QUICK, *NUMBERS)
     assert json.loads(done.stdout)["classes"] == [0, 1, 2]
     assert done.stderr == ""
 
 
-def test_a_plan_is_said_in_words_and_in_json(data):
-    words = ("plan", data, "--target", "y", *NUMBERS)
-    told = run(*words)
+def test_a_plan_is_shown_as_text_and_in_json(data):
+    args = ("plan", data, "--target", "y", *NUMBERS)
+    told = run(*args)
     assert told.exit_code == 0, told.stderr
     assert "1,500 rows" in told.stdout
-    assert json.loads(run(*words, "--json").stdout)["rows"] == N
+    assert json.loads(run(*args, "--json").stdout)["rows"] == N
 
 
 def test_a_report_is_written_beside_the_model(data, tmp_path):
-    words = ("--target", "y", "-o", tmp_path / "m.park", "--json")
-    done = run("fit", data, *words, *QUICK, *NUMBERS)
+    args = ("--target", "y", "-o", tmp_path / "m.park", "--json")
+    done = run("fit", data, *args, *QUICK, *NUMBERS)
     assert json.loads(done.stdout)["report"] == str(tmp_path / "m.html")
     assert "<html" in (tmp_path / "m.html").read_text()
 
 
-def test_without_matplotlib_a_fit_has_no_report_and_says_so(data, tmp_path, monkeypatch):
+def test_without_matplotlib_a_fit_has_no_report_and_shows_so(data, tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "can_plot", lambda: False)
-    words = ("fit", data, "--target", "y", "-o", tmp_path / "m.park", *QUICK, *NUMBERS)
-    done = run(*words)
+    args = ("fit", data, "--target", "y", "-o", tmp_path / "m.park", *QUICK, *NUMBERS)
+    done = run(*args)
     assert done.exit_code == 0
     assert "no report: a report needs matplotlib" in done.stderr
-    refused = run(*words, "--report", tmp_path / "r.html")
+    refused = run(*args, "--report", tmp_path / "r.html")
     assert refused.exit_code == exits.MISSING
     assert "a report needs matplotlib" in refused.stderr
 
 
-def test_a_model_says_what_it_is(folder):
+def test_a_model_shows_what_it_is(folder):
     done = run("inspect", folder / "y.park", "--cells")
     assert done.exit_code == 0, done.stderr
-    for words in ("ParKRegressor, ", "standard features", "3 categories", "█", "direct"):
-        assert words in done.stdout
+    for args in ("ParKRegressor, ", "standard features", "3 categories", "█", "direct"):
+        assert args in done.stdout
     assert max(map(len, done.stdout.splitlines()[1:])) <= 100
 
 
@@ -274,7 +274,7 @@ def test_the_version_is_the_version():
     assert run("--version").stdout == f"parkrr {parkrr.__version__}\n"
 
 
-def test_help_says_what_exit_codes_mean():
+def test_help_shows_what_exit_codes_mean():
     told = run("--help").stdout
     assert all(meaning in told for meaning in exits.MEANINGS.values())
 
@@ -282,9 +282,9 @@ def test_help_says_what_exit_codes_mean():
 # Exit codes.
 
 
-def error_of(*words):
-    """The exit code, and what --json says of the error."""
-    done = run(*words, "--json")
+def error_of(*args):
+    """The exit code, and the error in --json."""
+    done = run(*args, "--json")
     return done.exit_code, json.loads(done.stdout)["error"]
 
 
@@ -321,7 +321,7 @@ def test_csv_that_makes_no_sense_is_refused_with_the_reason(tmp_path, text, reas
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         ("--target", "nothing"),
         ("--target", ""),
@@ -333,15 +333,15 @@ def test_csv_that_makes_no_sense_is_refused_with_the_reason(tmp_path, text, reas
         (),
     ],
 )
-def test_a_wrong_parameter_is_wrong_usage(data, words):
-    code, error = error_of("plan", data, *words)
+def test_a_wrong_parameter_is_wrong_usage(data, args):
+    code, error = error_of("plan", data, *args)
     assert code == exits.USAGE
     assert error["message"]
 
 
 def test_a_fit_that_cannot_keep_its_memory_is_refused_before_it_begins(data, tmp_path):
-    words = ("--target", "y", "--checkpoint", tmp_path / "c", "--max-memory", "1GB")
-    code, error = error_of("fit", data, *words, "-o", tmp_path / "m.park", *QUICK)
+    args = ("--target", "y", "--checkpoint", tmp_path / "c", "--max-memory", "1GB")
+    code, error = error_of("fit", data, *args, "-o", tmp_path / "m.park", *QUICK)
     assert (code, error["kind"]) == (exits.BUDGET, "BudgetError")
     assert not (tmp_path / "m.park").exists()
 
@@ -366,8 +366,8 @@ def test_a_model_that_could_not_be_written_is_refused_before_the_fit(data, tmp_p
 
 def test_a_checkpoint_that_cannot_be_made_cannot_be_written(data, tmp_path):
     (tmp_path / "c").write_text("a file")
-    words = ("-o", tmp_path / "m.park", "--checkpoint", tmp_path / "c", *QUICK, *NUMBERS)
-    assert error_of("fit", data, "--target", "y", *words)[0] == exits.STORAGE
+    args = ("-o", tmp_path / "m.park", "--checkpoint", tmp_path / "c", *QUICK, *NUMBERS)
+    assert error_of("fit", data, "--target", "y", *args)[0] == exits.STORAGE
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "nothing.park"])
@@ -379,23 +379,23 @@ def test_what_is_no_model_is_a_model_that_cannot_be_read(folder, data, tmp_path,
 
 
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
-    words = (*NUMBERS, "--checkpoint", tmp_path / "c")
-    assert fitted(data, tmp_path / "m.park", *words).exit_code == 0
-    words = ("-o", tmp_path / "m.park", "--no-report", *QUICK, *words, "--random-state", "5")
-    code, error = error_of("fit", data, "--target", "y", *words)
+    args = (*NUMBERS, "--checkpoint", tmp_path / "c")
+    assert fitted(data, tmp_path / "m.park", *args).exit_code == 0
+    args = ("-o", tmp_path / "m.park", "--no-report", *QUICK, *args, "--random-state", "5")
+    code, error = error_of("fit", data, "--target", "y", *args)
     assert (code, error["kind"]) == (exits.CHECKPOINT, "CheckpointError")
     assert "random_state was '0' and is '5'" in error["message"]
 
 
 def test_a_checkpoint_keeps_converted_rows_while_their_source_is_the_same(tmp_path):
     data = write(rows(), tmp_path / "r.csv")
-    words = (*NUMBERS, "--checkpoint", tmp_path / "c")
-    assert fitted(data, tmp_path / "m.park", *words).exit_code == 0
+    args = (*NUMBERS, "--checkpoint", tmp_path / "c")
+    assert fitted(data, tmp_path / "m.park", *args).exit_code == 0
     before = (tmp_path / "c" / "rows.parquet").stat().st_mtime_ns
-    assert fitted(data, tmp_path / "m.park", *words).exit_code == 0
+    assert fitted(data, tmp_path / "m.park", *args).exit_code == 0
     assert (tmp_path / "c" / "rows.parquet").stat().st_mtime_ns == before
     os.utime(data, ns=(1, 1))
-    changed = fitted(data, tmp_path / "m.park", *words)
+    changed = fitted(data, tmp_path / "m.park", *args)
     assert changed.exit_code == exits.CHECKPOINT
     assert "r.csv was" in changed.stderr
 
@@ -417,21 +417,21 @@ def test_an_unexpected_error_shows_where_it_came_from(folder, monkeypatch):
 
 
 def test_an_expected_error_shows_no_traceback_unless_asked(tmp_path):
-    words = ("inspect", tmp_path / "no.park")
-    assert run(*words).stderr.count("\n") == 1
-    assert "Traceback" in run(*words, "--debug").stderr
+    args = ("inspect", tmp_path / "no.park")
+    assert run(*args).stderr.count("\n") == 1
+    assert "Traceback" in run(*args, "--debug").stderr
 
 
-def test_an_interrupted_fit_without_a_checkpoint_says_how_it_could_go_on(
+def test_an_interrupted_fit_without_a_checkpoint_shows_how_it_could_go_on(
     data, tmp_path, monkeypatch
 ):
     def stopped(self, table):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ParKRegressor, "fit", stopped)
-    words = ("fit", data, "--target", "y", "-o", tmp_path / "m.park", *QUICK, *NUMBERS)
-    assert "nothing was saved; with --checkpoint" in run(*words).stderr
-    assert error_of(*words)[0] == exits.INTERRUPTED
+    args = ("fit", data, "--target", "y", "-o", tmp_path / "m.park", *QUICK, *NUMBERS)
+    assert "nothing was saved; with --checkpoint" in run(*args).stderr
+    assert error_of(*args)[0] == exits.INTERRUPTED
 
 
 def test_a_second_ctrl_c_does_not_wait(monkeypatch, capfd):
@@ -450,7 +450,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_lines_in_a_terminal_are_broken_between_words_but_not_before_units(monkeypatch):
+def test_lines_in_a_terminal_are_wrapped_at_spaces_but_not_before_units(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setattr(sys, "stderr", Terminal())
     terminal.say("time     about 3 seconds: cells 1.5 s\n/a/path/that/is/long/but/whole", indent=9)
@@ -462,7 +462,7 @@ def test_lines_in_a_terminal_are_broken_between_words_but_not_before_units(monke
     ]
 
 
-def test_without_typer_the_command_line_says_what_it_needs(monkeypatch, capsys):
+def test_without_typer_the_command_line_shows_what_it_needs(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "parkrr.cli.app")
     with pytest.raises(SystemExit) as ended:
@@ -474,12 +474,12 @@ def test_without_typer_the_command_line_says_what_it_needs(monkeypatch, capsys):
 # Real processes.
 
 
-@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["--version"], ["plam"]])
-def test_what_needs_no_model_does_not_wait_for_torch(words):
+@pytest.mark.parametrize("args", [["--help"], ["fit", "--help"], ["--version"], ["plam"]])
+def test_what_needs_no_model_does_not_wait_for_torch(args):
     code = f"""
 import sys
 from parkrr.__main__ import main
-sys.argv = ["parkrr", *{words}]
+sys.argv = ["parkrr", *{args}]
 try:
     main()
 finally:
@@ -509,17 +509,17 @@ main()
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory):
-    """Words of a fit from CSV with a checkpoint, its folder, and how it ended."""
+    """Arguments of a fit from CSV with a checkpoint, its folder, and how it ended."""
     folder = tmp_path_factory.mktemp("interrupted")
     data = write(rows(6000), folder / "r.csv")
-    words = ["fit", str(data), "--target", "y", "-o", str(folder / "m.park"), "--no-report", "-q"]
-    words += [*NUMBERS, *QUICK, "--checkpoint", str(folder / "c")]
-    return words, folder, process("-c", INTERRUPTED, *words)
+    args = ["fit", str(data), "--target", "y", "-o", str(folder / "m.park"), "--no-report", "-q"]
+    args += [*NUMBERS, *QUICK, "--checkpoint", str(folder / "c")]
+    return args, folder, process("-c", INTERRUPTED, *args)
 
 
-def process(*words):
+def process(*args):
     return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *args], capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -527,18 +527,18 @@ def test_the_package_alone_loads_neither_typer_nor_rich(interrupted):
     assert interrupted[2].stdout == "set()\n"
 
 
-def test_ctrl_c_says_the_command_that_goes_on_and_shows_no_traceback(interrupted):
-    words, _, ended = interrupted
+def test_ctrl_c_shows_the_command_that_goes_on_and_shows_no_traceback(interrupted):
+    args, _, ended = interrupted
     assert ended.returncode == exits.INTERRUPTED, ended.stderr
-    assert ended.stderr.splitlines()[-1] == " ".join(["parkrr", *words])
+    assert ended.stderr.splitlines()[-1] == " ".join(["parkrr", *args])
     assert "Traceback" not in ended.stderr
 
 
 def test_a_fit_goes_on_after_ctrl_c_and_runs_nothing_again(interrupted):
-    words, folder, _ = interrupted
+    args, folder, _ = interrupted
     before = markers(folder / "c")
     assert "statistics-0-00000.json" in before
-    done = process("-m", "parkrr", *words)
+    done = process("-m", "parkrr", *args)
     assert done.returncode == 0, done.stderr
     assert before.items() < markers(folder / "c").items()
     assert load(folder / "m.park").n_cells_ == 2
@@ -547,13 +547,13 @@ def test_a_fit_goes_on_after_ctrl_c_and_runs_nothing_again(interrupted):
 # Folders of an object store.
 
 
-def test_a_fit_its_model_and_its_answers_go_through_a_bucket(data, s3):
+def test_a_fit_its_model_and_its_predictions_go_through_a_bucket(data, s3):
     model = s3("cli/m.park")
     assert fitted(data, model, *NUMBERS, "--checkpoint", s3("cli/fit"), "-q").exit_code == 0
-    assert run("predict", model, data, "-o", s3("cli/answers"), "-q").exit_code == 0
+    assert run("predict", model, data, "-o", s3("cli/predictions"), "-q").exit_code == 0
     assert json.loads(run("inspect", model, "--json").stdout)["cells"] == 2
     assert "cells-000000.json" in open_folder(s3("cli/fit")).names()
-    assert open_folder(s3("cli/answers")).names() == {"_job.json", "part-00000.parquet"}
+    assert open_folder(s3("cli/predictions")).names() == {"_job.json", "part-00000.parquet"}
 
 
 def test_rows_of_csv_files_are_not_converted_in_a_bucket(tmp_path):
@@ -563,8 +563,8 @@ def test_rows_of_csv_files_are_not_converted_in_a_bucket(tmp_path):
     assert "must be Parquet if 's3://bucket/fit' is a URL" in said(done)
 
 
-def test_one_file_of_answers_is_not_written_to_a_bucket(folder, data):
-    done = run("predict", folder / "y.park", data, "-o", "s3://bucket/answers.parquet")
+def test_one_file_of_predictions_is_not_written_to_a_bucket(folder, data):
+    done = run("predict", folder / "y.park", data, "-o", "s3://bucket/predictions.parquet")
     assert done.exit_code == exits.USAGE
     assert "output must be a folder, such as 's3://bucket/predictions'" in said(done)
 

@@ -21,21 +21,21 @@ from parkrr.data.encoders import (
 from parkrr.errors import ParameterError
 
 
-def encoded(values, tallies=None, kind=None):
+def encoded(values, counts=None, kind=None):
     table = pa.table({"c": pa.array(values, type=kind)})
-    return learn_columns(table, tallies or {}).encode(table)
+    return learn_columns(table, counts or {}).encode(table)
 
 
-def test_a_gap_is_filled_with_the_median_and_flagged():
+def test_a_missing_value_is_filled_with_the_median_and_flagged():
     X = encoded([3.0, None, 1.0, float("nan"), 2.0, float("inf")])
     np.testing.assert_array_equal(X, [[3, 0], [2, 1], [1, 0], [2, 1], [2, 0], [2, 1]])
 
 
-def test_numbers_without_gaps_have_one_column():
+def test_numbers_without_missing_values_have_one_column():
     np.testing.assert_array_equal(encoded([1, 2, 3]), [[1], [2], [3]])
 
 
-def test_truth_values_are_zero_and_one():
+def test_booleans_are_zero_and_one():
     np.testing.assert_array_equal(encoded([True, False]), [[1], [0]])
 
 
@@ -56,18 +56,18 @@ def test_a_time_stamp_without_value_is_flagged():
     np.testing.assert_array_equal(X[:, -1], [0, 1, 0])
 
 
-def test_few_categories_have_a_column_each_and_a_gap_is_one_of_them():
+def test_few_categories_have_a_column_each_and_a_missing_value_is_one_of_them():
     values = ["a"] * 10 + ["b"] * 12 + [None] * 11
-    found = count_categories(pa.chunked_array([values]), np.zeros((33, 1)))
-    X = encoded(values, {"c": found})
+    counted = count_categories(pa.chunked_array([values]), np.zeros((33, 1)))
+    X = encoded(values, {"c": counted})
     np.testing.assert_array_equal(X.sum(0), [10, 12, 11])
     np.testing.assert_array_equal(X.sum(1), 1)
 
 
 def test_a_rare_or_unseen_category_is_none_of_the_others():
     values = ["a"] * 50 + ["rare"]
-    found = count_categories(pa.chunked_array([values]), np.zeros((51, 1)))
-    columns = learn_columns(pa.table({"c": values}), {"c": found})
+    counted = count_categories(pa.chunked_array([values]), np.zeros((51, 1)))
+    columns = learn_columns(pa.table({"c": values}), {"c": counted})
     np.testing.assert_array_equal(
         columns.encode(pa.table({"c": ["rare", "new", "a"]})), [[0], [0], [1]]
     )
@@ -76,15 +76,15 @@ def test_a_rare_or_unseen_category_is_none_of_the_others():
 def test_many_categories_become_shrunk_means_and_frequencies():
     names = [f"c{k}" for k in range(ONE_HOT + 1)]
     values, y = np.repeat(names, 40), np.repeat(np.arange(ONE_HOT + 1.0), 40)
-    found = count_categories(pa.chunked_array([values]), y[:, None])
-    columns = learn_columns(pa.table({"c": values}), {"c": found})
+    counted = count_categories(pa.chunked_array([values]), y[:, None])
+    columns = learn_columns(pa.table({"c": values}), {"c": counted})
     mean = y.mean()
     wanted = [(40 * 3 + SHRINK * mean) / (40 + SHRINK), np.log1p(40)]
     np.testing.assert_allclose(columns.encode(pa.table({"c": ["c3"]})), [wanted])
     np.testing.assert_allclose(columns.encode(pa.table({"c": ["new"]})), [[mean, 0]])
 
 
-def test_tallies_of_parts_add_up_to_that_of_all():
+def test_counts_of_parts_add_up_to_that_of_all():
     rng = np.random.default_rng(0)
     values, Y = rng.choice(["a", "b", None, "d"], 300), rng.normal(size=(300, 2))
     whole = count_categories(pa.chunked_array([pa.array(values)]), Y)
@@ -101,8 +101,8 @@ def test_columns_survive_json():
     table = pa.table(
         {"n": [1.0, None], "t": [datetime(2020, 1, 1), datetime(2023, 5, 5, 5)], "c": ["a", "b"]}
     )
-    found = {"c": count_categories(table["c"], np.ones((2, 1)))}
-    columns = learn_columns(table, found)
+    counted = {"c": count_categories(table["c"], np.ones((2, 1)))}
+    columns = learn_columns(table, counted)
     assert TableEncoder.from_plain(json.loads(json.dumps(columns.plain()))) == columns
 
 
@@ -111,11 +111,11 @@ def test_a_column_of_lists_is_refused_by_name():
         encoded([[1], [2]])
 
 
-def test_weights_count_in_tallies():
-    found = count_categories(
+def test_weights_count_in_counts():
+    counted = count_categories(
         pa.chunked_array([["a", "b"]]), np.array([[1.0], [5.0]]), np.array([2.0, 3.0])
     )
-    np.testing.assert_array_equal(found.sums, [[2, 2], [3, 15]])
+    np.testing.assert_array_equal(counted.sums, [[2, 2], [3, 15]])
 
 
 def test_time_stamps_may_be_finer_than_microseconds():
@@ -125,8 +125,8 @@ def test_time_stamps_may_be_finer_than_microseconds():
 
 def test_categories_may_be_numbers():
     table = pa.table({"c": pa.array([7, 7, 8] * 10).dictionary_encode()})
-    found = {"c": count_categories(table["c"], np.ones((30, 1)))}
-    np.testing.assert_array_equal(learn_columns(table, found).encode(table).sum(0), [20, 10])
+    counted = {"c": count_categories(table["c"], np.ones((30, 1)))}
+    np.testing.assert_array_equal(learn_columns(table, counted).encode(table).sum(0), [20, 10])
 
 
 def test_the_index_of_pandas_is_no_feature():
@@ -147,12 +147,12 @@ def mixed_columns(n):
     rng = np.random.default_rng(0)
     color, size = rng.choice(["red", "blue"], n), rng.normal(size=n)
     y = np.where(color == "red", np.sin(3 * size), -size) + 0.01 * rng.normal(size=n)
-    gaps = [None if k % 10 == 0 else float(v) for k, v in enumerate(size)]
-    return {"color": color.tolist(), "size": gaps}, y
+    some = [None if k % 10 == 0 else float(v) for k, v in enumerate(size)]
+    return {"color": color.tolist(), "size": some}, y
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_a_frame_with_words_and_gaps_fits_without_preparation(frame):
+def test_a_frame_with_categories_and_missing_values_fits_without_preparation(frame):
     columns, y = mixed_columns(1000)
     X = frame(columns)
     model = ParKRegressor(
@@ -165,7 +165,7 @@ def test_a_frame_with_words_and_gaps_fits_without_preparation(frame):
     assert model.feature_importances_.shape == (2,)
 
 
-def test_a_classifier_takes_a_frame_with_words():
+def test_a_classifier_takes_a_frame_with_categories():
     columns, y = mixed_columns(500)
     X = pd.DataFrame(columns)
     labels = np.where(y > 0, "up", "down")

@@ -1,4 +1,4 @@
-"""Checkpoints and answers in folders of an object store, over S3 on loopback."""
+"""Checkpoints and predictions in folders of an object store, over S3 on loopback."""
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -71,15 +71,15 @@ def test_a_changed_parameter_is_named_beside_the_bucket_without_its_keys(fitted,
     assert "hush" not in str(refused.value)
 
 
-def test_answers_in_a_bucket_are_those_on_disk(fitted, table, s3, tmp_path, monkeypatch):
+def test_predictions_in_a_bucket_are_those_on_disk(fitted, table, s3, tmp_path, monkeypatch):
     monkeypatch.setattr("parkrr.out_of_core.predict_files.SLICE_ROWS", 3000)
     _, model = fitted
-    there = open_folder(s3("answers"))
-    assert model.predict_to(table, s3("answers"), keys=["y"]) == 12_000
+    there = open_folder(s3("predictions"))
+    assert model.predict_to(table, s3("predictions"), keys=["y"]) == 12_000
     model.predict_to(table, tmp_path, keys=["y"])
     assert pq.read_table(there.path, filesystem=there.filesystem) == pq.read_table(tmp_path)
     there.filesystem.delete_file(f"{there.path}/part-00001.parquet")
-    assert 0 < model.predict_to(table, s3("answers"), keys=["y"]) < 6000
+    assert 0 < model.predict_to(table, s3("predictions"), keys=["y"]) < 6000
     assert {"part-00000.parquet", "part-00001.parquet"} < there.names()
 
 
@@ -131,7 +131,7 @@ def test_a_url_that_pyarrow_does_not_know_is_refused_with_an_example():
 
 
 def test_part_of_an_object_is_read_from_its_place(s3):
-    ledger = Checkpoint(s3("parts"))
-    ledger.publish("a", np.arange(10.0), {"rows": 2})
-    assert ledger.read("a", 3, 6).tolist() == [3, 4, 5]
-    assert ledger.known(["a", "b"]) == {"a": {"rows": 2}, "b": None}
+    checkpoint = Checkpoint(s3("parts"))
+    checkpoint.publish("a", np.arange(10.0), {"rows": 2})
+    assert checkpoint.read("a", 3, 6).tolist() == [3, 4, 5]
+    assert checkpoint.known(["a", "b"]) == {"a": {"rows": 2}, "b": None}

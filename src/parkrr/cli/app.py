@@ -83,14 +83,14 @@ class Commands(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
+        arguments = list(sys.argv[1:] if args is None else args)
         try:
             with exit_codes.interruptible():
                 code = super().main(
-                    words, prog_name, complete_var, False, windows_expand_args, **extra
+                    arguments, prog_name, complete_var, False, windows_expand_args, **extra
                 )
         except Exception as error:
-            code = show_failure(error, words)
+            code = show_failure(error, arguments)
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
@@ -98,9 +98,9 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-def show_failure(error: Exception, words: Sequence[str]) -> int:
+def show_failure(error: Exception, arguments: Sequence[str]) -> int:
     """Show why a run failed; returns its exit code."""
-    as_json, code = "--json" in words, exit_codes.code_of(error)
+    as_json, code = "--json" in arguments, exit_codes.code_of(error)
     message = str(error) or type(error).__name__
     if hasattr(error, "format_message"):  # typer's own: an option that does not exist
         code, message = exit_codes.USAGE, str(error.format_message())
@@ -108,20 +108,22 @@ def show_failure(error: Exception, words: Sequence[str]) -> int:
             error.show()  # type: ignore[attr-defined]
             return code
     elif isinstance(error, exit_codes.Interrupted):
-        message = describe_interrupt(error, words)
+        message = describe_interrupt(error, arguments)
     terminal.show_error(type(error).__name__, message, as_json)
-    if "--debug" in words or (code == exit_codes.UNEXPECTED and not isinstance(error, ParKError)):
+    if "--debug" in arguments or (
+        code == exit_codes.UNEXPECTED and not isinstance(error, ParKError)
+    ):
         terminal.show_traceback(error)
     return code
 
 
-def describe_interrupt(error: exit_codes.Interrupted, words: Sequence[str]) -> str:
+def describe_interrupt(error: exit_codes.Interrupted, arguments: Sequence[str]) -> str:
     """Where finished work is, and the command that resumes."""
     if error.folder is None:
-        hint = "; with --checkpoint FOLDER a fit can be resumed" if words[:1] == ["fit"] else ""
+        hint = "; with --checkpoint FOLDER a fit can be resumed" if arguments[:1] == ["fit"] else ""
         return f"interrupted; nothing was saved{hint}"
     module = Path(sys.argv[0]).name == "__main__.py"
-    command = shlex.join([*(["python", "-m"] if module else []), "parkrr", *words])
+    command = shlex.join([*(["python", "-m"] if module else []), "parkrr", *arguments])
     return f"interrupted; finished work is in {str(error.folder)!r}. To resume, run:\n{command}"
 
 

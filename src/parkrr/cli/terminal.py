@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDEST = 100  # columns: longer lines are hard to read, whatever the terminal
+WHOLE: Any = {"break_long_words": False, "break_on_hyphens": False}
 UNIT = re.compile(r"(\d) (s|min|h|bytes|kB|MB|GB|TB)\b")
 
 
@@ -39,21 +40,16 @@ def say(text: str, style: str = "", indent: int = 0) -> None:
 
 
 def print_lines(stream: TextIO, text: str, style: str, indent: int) -> None:
-    """Print lines, in a terminal wrapped between words, with an indent from the second line on.
+    """Print lines, in a terminal wrapped at spaces, with an indent from the second line on.
 
     A path or a command stays whole so that it can be copied, as does a number with its unit.
     """
     out = console(stream)
     for line in text.split("\n"):
         if stream.isatty():
-            line = fill(  # noqa: PLW2901
-                UNIT.sub("\\1\xa0\\2", line),
-                out.width,
-                subsequent_indent=" " * indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-            ).replace("\xa0", " ")
-        out.print(Text(line, style=style), soft_wrap=True)
+            line = UNIT.sub("\\1\xa0\\2", line)  # noqa: PLW2901
+            line = fill(line, out.width, subsequent_indent=" " * indent, **WHOLE)  # noqa: PLW2901
+        out.print(Text(line.replace("\xa0", " "), style=style), soft_wrap=True)
 
 
 def show_table(table: Table) -> None:
