@@ -21,7 +21,7 @@ import datasets
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
 from parkrr.kernels.feature_map import FeatureMap
-from parkrr.park.algorithm import FitSettings, with_target_scaled
+from parkrr.park.algorithm import FitSettings, fit_cells, fit_park, make_tasks, scale_target
 from parkrr.park.model import Model
 from parkrr.partition import HARD
 from parkrr.runtime.engine import LocalEngine
@@ -82,17 +82,19 @@ def settings(task, seed):
 
 def park(rows, how):
     """A fitted model, and the seconds to place the cells and to fit them."""
-    result = how.fit(rows)
-    return result.model, result.place_seconds, result.cells_seconds, result.report
+    result = fit_park(how, rows)
+    return result.model, result.partition_seconds, result.cells_seconds, result.report
 
 
 def divide_and_conquer(rows, how):
     """D&C-FALK: a random split, and the average of the parts' models."""
     start = time.perf_counter()
-    rows, intercept, scale = with_target_scaled(rows, centre=False, dtype=how.dtype)
+    rows, intercept, scale = scale_target(rows, centre=False, dtype=how.dtype)
     rng = np.random.default_rng(how.seed)
     part_of = torch.from_numpy(rng.integers(how.n_cells, size=rows.n_rows))
-    fitted = how.run(how.tasks(rows.split(part_of, how.n_cells), rows.n_rows, how.seed))
+    fitted = fit_cells(
+        how, make_tasks(how, rows.split(part_of, how.n_cells), rows.n_rows, how.seed)
+    )
     model = Model(
         kernel=how.kernel,
         metric=FeatureMap(),

@@ -51,7 +51,7 @@ def bare(model, X):
     )
     middle = inner.centers[order[len(order) // 2]]
     section, w = inner.kernel.against(middle), torch.ones(len(middle), 1)
-    Z = inner.narrowed(X)
+    Z = inner.map_rows(X)
 
     def half(part):
         A = away.augment(part)

@@ -4,6 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parkrr import LocalEngine
+from parkrr.out_of_core import FilePredictor, write_predictions
 from plain import plain
 
 SETTINGS = {
@@ -35,6 +37,14 @@ def write(folder, n=12_000, n_files=3, **more):
 
 def on_disk(checkpoint, **changes):
     return plain(**{**SETTINGS, "checkpoint": checkpoint, **changes})
+
+
+def predict_in_parts(model, table, folder, file_rows):
+    """Predictions as `predict_to` writes them, in files of so many rows."""
+    files = FilePredictor(
+        model._predictor(), model.columns_, (), ("prediction",), 0.9, str(folder), file_rows
+    )
+    return write_predictions(files, table, LocalEngine(), shown=False)
 
 
 def frame(n=500, seed=1):

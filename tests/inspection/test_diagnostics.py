@@ -154,7 +154,7 @@ def test_a_constant_target_has_no_jumps():
 def test_jumps_are_those_between_the_two_nearest_estimators(model):
     X, _ = waves(200, 1)
     inner = model.model_
-    Z = inner.narrowed(torch.from_numpy(X)).numpy()
+    Z = inner.map_rows(torch.from_numpy(X)).numpy()
     differences = Z[:, None] - inner.centroids.numpy()  # (n, Q, e)
     distances = np.sum(differences**2, axis=2)  # increases with that of eq. (5), as in a blend
     order = np.argsort(distances, axis=1)[:, :2]
@@ -181,11 +181,11 @@ def test_a_blend_is_reported_and_one_cell_has_no_border():
 def test_theory_is_that_of_the_kernel_ridge_fit_of_the_model(model):
     X, _ = waves(150, 1)
     inner = model.model_
-    Z = inner.narrowed(torch.from_numpy(X))
+    Z = inner.map_rows(torch.from_numpy(X))
     f = model.predict(X) - float(inner.intercept)
     K = reference.kernel_matrix(inner.kernel, Z.numpy(), Z.numpy())
     weights = torch.from_numpy(reference.krr_weights(K, f, 1e-4))
-    wanted = theory(inner.kernel, Z, inner.cell_of(Z), weights, 1e-4)
+    wanted = theory(inner.kernel, Z, inner.assign(Z), weights, 1e-4)
     found = theory_of(model, X, n_rows=150)
     names = ("cosine", "projections", "norm", "local_dimension", "dimension")
     for name in names:

@@ -15,13 +15,13 @@ import torch
 
 from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
-from parkrr.data.encoded_table import EncodedTable, Target
+from parkrr.data import EncodedTable, Target
 from parkrr.errors import CheckpointError, ParameterError, SourceError, StorageError
 from parkrr.out_of_core.checkpoint import Checkpoint
-from parkrr.out_of_core.fit import decide, learned
-from parkrr.out_of_core.sorted_pass import SortedPass
-from parkrr.out_of_core.statistics_pass import StatisticsPass
-from parkrr.planning.disk_sizes import choose_disk_sizes
+from parkrr.out_of_core.fit import decide, learn_table
+from parkrr.out_of_core.sorted_pass import fit_from_sorted_rows, sort_rows
+from parkrr.out_of_core.statistics_pass import fit_from_statistics
+from parkrr.planning.disk_sizes import plan_disk
 from parkrr.runtime.engine import LocalEngine
 from reference import nystrom_weights
 
@@ -54,26 +54,20 @@ def assert_same(one, other):
 def decided(table, tmp_path, **changes):
     """What the sample decides, to run the passes in other ways."""
     params = on_disk(tmp_path, **changes).get_params(deep=False)
-    return decide(learned(table, params, 0, classify=False), params, seed=0)
+    return decide(learn_table(table, params, 0, classify=False), params, seed=0)
 
 
-def passes(found, ledger, engine=None, **changes):
-    ledger.mkdir(exist_ok=True)
-    whole = StatisticsPass(
-        found.skeleton,
-        replace(found.park, shown=False, engine=engine or LocalEngine()),
-        found.rows,
-        Checkpoint(str(ledger)),
-        n_slices=5,
-        n_groups=1,
-    )
-    return replace(whole, **changes).fit()
+def passes(found, folder, engine=None, n_groups=1):
+    folder.mkdir(exist_ok=True)
+    settings = replace(found.settings, shown=False, engine=engine or LocalEngine())
+    checkpoint, sizes = Checkpoint(str(folder)), {"n_slices": 5, "n_groups": n_groups}
+    return fit_from_statistics(found.unfitted, settings, found.rows, checkpoint, **sizes)
 
 
 def predictions_in_cells(model):
     """For every cell, the model at its own rows, and the formula."""
     X, y = (torch.from_numpy(a) for a in rows(12_000))
-    y, cell_of, F = y - model.intercept, model.route(X), model.narrowed(X)
+    y, cell_of, F = y - model.intercept, model.route(X), model.map_rows(X)
     for q, Z in enumerate(model.centers):
         own = cell_of == q
         K_nm, K_mm = model.kernel(F[own], Z), model.kernel(Z, Z)
@@ -187,17 +181,17 @@ def test_falkon_on_disk_is_the_nystrom_estimator_of_every_cell(table, tmp_path):
 
 def test_a_cell_on_disk_holds_exactly_the_rows_routed_to_it(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
-    ledger = Checkpoint(str(tmp_path))
-    shuffling = SortedPass(found.skeleton, found.park, found.rows, ledger, 4, 1e9, 100)
-    cells = [cell.load() for cell in shuffling.cells(shuffling.sort())]
+    checkpoint = Checkpoint(str(tmp_path))
+    disk_cells = sort_rows(found.unfitted, found.settings, found.rows, checkpoint, n_slices=4)
+    cells = [cell.load() for cell in disk_cells]
     X, y = (torch.from_numpy(a) for a in rows(12_000))
-    model = found.skeleton.model
+    model = found.unfitted.model
     cell_of = model.route(X)
     for q, cell in enumerate(cells):
         order, there = cell.Y[:, 0].argsort(), (cell_of == q).nonzero()[:, 0]
         there = there[y[there].argsort()]
-        torch.testing.assert_close(cell.X[order], model.narrowed(X)[there])
-        wanted = (y[there] - model.intercept) / found.skeleton.scale
+        torch.testing.assert_close(cell.X[order], model.map_rows(X)[there])
+        wanted = (y[there] - model.intercept) / found.unfitted.scale
         torch.testing.assert_close(cell.Y[order, 0], wanted)
 
 
@@ -213,9 +207,9 @@ def test_falkon_on_disk_goes_on_where_it_was(table, tmp_path):
 
 def test_a_cell_too_large_for_memory_is_refused_with_the_way_out(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
-    ledger = Checkpoint(str(tmp_path))
+    given = (found.unfitted, found.settings, found.rows, Checkpoint(str(tmp_path)))
     with pytest.raises(ParameterError, match=r"n_cells must be larger.*room for"):
-        SortedPass(found.skeleton, found.park, found.rows, ledger, 4, 1e4, 100).fit()
+        fit_from_sorted_rows(*given, n_slices=4, max_bytes=1e4, n_left_out=100)
 
 
 # Interruptions.
@@ -275,13 +269,13 @@ def test_a_classifier_does_not_take_up_the_fit_of_a_regressor(tmp_path):
         ParKClassifier(**params).fit(table)
 
 
-def test_results_that_build_on_another_skeleton_do_not_count(table, tmp_path):
+def test_results_that_build_on_another_unfitted_model_do_not_count(table, tmp_path):
     whole = on_disk(tmp_path, random_state=np.random.RandomState(3)).fit(table)
-    (tmp_path / "skeleton.park").unlink()
+    (tmp_path / "unfitted.park").unlink()
     again = on_disk(tmp_path, random_state=np.random.RandomState(3)).fit(table)
     assert_same(whole.model_, again.model_)
-    ledger = Checkpoint(str(tmp_path), tag="another")
-    assert ledger.facts("statistics-0-00000") is None
+    checkpoint = Checkpoint(str(tmp_path), tag="another")
+    assert checkpoint.facts("statistics-0-00000") is None
 
 
 def test_what_a_killed_task_left_is_swept(table, tmp_path):
@@ -335,10 +329,10 @@ def files_of_at_most_a_megabyte():
 
 @pytest.mark.usefixtures("files_of_at_most_a_megabyte")
 def test_a_full_disk_names_the_file_and_leaves_what_is_finished(tmp_path):
-    ledger = Checkpoint(str(tmp_path))
-    ledger.publish("a", np.ones(3), {})
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.publish("a", np.ones(3), {})
     with pytest.raises(StorageError, match=r"b.numbers' cannot be written.*goes on from there"):
-        ledger.publish("b", np.ones(2**18), {})
+        checkpoint.publish("b", np.ones(2**18), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.numbers"]
 
 
@@ -365,7 +359,7 @@ def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
 def plan(**changes):
     usual = {"n": 10**9, "width": 9, "t": 1, "n_cells": None, "n_centers": None, "cores": 2,
              "max_memory": 4e9, "group_bytes": 40e6}  # fmt: skip
-    return choose_disk_sizes(**{**usual, **changes})
+    return plan_disk(**{**usual, **changes})
 
 
 def test_automatic_cells_are_made_in_one_pass():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ondisk import frame, on_disk, rows, write
+from ondisk import frame, on_disk, predict_in_parts, rows, write
 from parkrr import ParKClassifier, scan_parquet
 from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError
@@ -33,13 +33,12 @@ def test_every_row_has_its_prediction_beside_its_key(fitted, tmp_path):
     np.testing.assert_allclose(np.array(found["prediction"]), wanted, rtol=1e-12)
 
 
-def test_only_missing_parts_are_predicted_again(fitted, tmp_path, monkeypatch):
+def test_only_missing_parts_are_predicted_again(fitted, tmp_path):
     table, model = fitted
-    monkeypatch.setattr("parkrr.out_of_core.predict_files.SLICE_ROWS", 3000)
-    model.predict_to(table, tmp_path)
+    predict_in_parts(model, table, tmp_path, 3000)
     (tmp_path / "part-00002.parquet").unlink()
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("part-*")}
-    assert 0 < model.predict_to(table, tmp_path) < 6000
+    assert 0 < predict_in_parts(model, table, tmp_path, 3000) < 6000
     after = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("part-*")}
     assert kept.items() <= after.items()
     assert len(read(tmp_path)) == 12_000

@@ -8,8 +8,11 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +35,6 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from ondisk import frame, on_disk, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
 from parkrr.data.storage import open_folder  # noqa: E402
-from parkrr.out_of_core.statistics_pass import accumulate, solve_run  # noqa: E402
 from parkrr.runtime.ray_engine import FIRST_MEMORY, Attempt, RayEngine  # noqa: E402
 from plain import plain  # noqa: E402
 
@@ -132,20 +134,33 @@ def test_a_task_whose_node_is_removed_runs_again_elsewhere(cluster, extra_node, 
     assert len(list(tmp_path.glob("run-*"))) >= 13
 
 
-def held_accumulate(folder, where, skeleton, ledger, task):
-    """A slice of a fit; the first of all on node `where` never ends."""
+@dataclass(frozen=True)
+class BeforeTasks(RayEngine):
+    """An engine that calls `before(task)` where a task runs, if the name of the task begins so."""
+
+    before: Callable[[Any], Any] = print
+    begins: str = ""
+
+    def run(self, function, tasks):
+        return super().run(partial(after, self.before, self.begins, function), tasks)
+
+
+def after(before, begins, function, task):
+    if task.name.startswith(begins):
+        before(task)
+    return function(task)
+
+
+def hold_slice(folder, where, task):
+    """The first slice of all on node `where` never ends."""
     ran(folder, where, int(task.name[-5:]))
-    return accumulate(skeleton, ledger, task)
 
 
-def test_a_fit_whose_node_is_removed_is_the_undisturbed_one(
-    cluster, extra_node, tmp_path, monkeypatch
-):
+def test_a_fit_whose_node_is_removed_is_the_undisturbed_one(cluster, extra_node, tmp_path):
     table = scan_parquet(write(tmp_path / "rows", n=60_000), target="y")
     whole = on_disk(tmp_path / "whole").fit(table)
-    work = partial(held_accumulate, tmp_path, "127.0.0.4")
-    monkeypatch.setattr("parkrr.out_of_core.statistics_pass.accumulate", work)
-    fit = on_disk(tmp_path / "c", engine="ray").fit
+    hold = partial(hold_slice, tmp_path, "127.0.0.4")
+    fit = on_disk(tmp_path / "c", engine=BeforeTasks(before=hold, begins="statistics")).fit
     thread, found = in_the_background(lambda: {"model": fit(table)})
     held(tmp_path)
     cluster.remove_node(extra_node, allow_graceful=False)
@@ -204,27 +219,25 @@ def losing(checkpoint, names, found):
         (checkpoint / f"{name}.numbers").unlink()
 
 
-def slow_solve_run(*arguments):
-    """A run of cells that starts when the thief has been."""
-    [folder] = {Path(arguments[1].folder)}
-    wait_for((folder / "stolen").exists)
-    return solve_run(*arguments)
+def wait_for_file(path, task):
+    wait_for(path.exists)
 
 
-def test_partial_sums_lost_with_a_node_are_made_again(cluster, tmp_path, monkeypatch):
+def test_partial_sums_lost_with_a_node_are_made_again(cluster, tmp_path):
     table = scan_parquet(write(tmp_path / "rows"), target="y")
     whole = on_disk(tmp_path / "whole").fit(table)
     names = sorted(path.stem for path in (tmp_path / "whole").glob("statistics-*.json"))
     lost = {}
-    monkeypatch.setattr("parkrr.out_of_core.statistics_pass.solve_run", slow_solve_run)
+    stolen = tmp_path / "c" / "stolen"
+    engine = BeforeTasks(before=partial(wait_for_file, stolen), begins="cells")
 
     def steal():
         losing(tmp_path / "c", names, lost)
-        (tmp_path / "c" / "stolen").touch()
+        stolen.touch()
 
     thief = threading.Thread(target=steal)
     thief.start()
-    model = on_disk(tmp_path / "c", engine="ray").fit(table)
+    model = on_disk(tmp_path / "c", engine=engine).fit(table)
     thief.join(timeout=60)
     again = {name: (tmp_path / "c" / f"{name}.json").stat().st_mtime_ns for name in lost}
     assert len(lost) == 3

@@ -30,8 +30,8 @@ def named(Z):
 def expected(model, Z, target, w=None):
     """Eq. (8) of every cell by one dense solve, at rows Z, for a model with one target."""
     inner, sums = model.model_, model.statistics_
-    A = inner.narrowed(torch.from_numpy(Z)).double()
-    cell_of = inner.cell_of(A.to(inner.centroids)).numpy()
+    A = inner.map_rows(torch.from_numpy(Z)).double()
+    cell_of = inner.assign(A.to(inner.centroids)).numpy()
     R = torch.from_numpy(target)[:, None] - inner.intercept
     w = torch.ones(len(Z)) if w is None else torch.from_numpy(w)
     out = np.empty(len(Z))
@@ -229,7 +229,7 @@ def test_an_update_prepares_no_cells_that_were_not_asked(tmp_path):
     updatable().fit(X[FIRST], y[FIRST]).save(tmp_path / "m.park")
     model = load(tmp_path / "m.park")
     model.predict(X[:1])
-    before = [cell is None for cell in model.model_.cells.kept]
+    before = [cell is None for cell in model.model_.cells.prepared]
     model.partial_fit(X[LATER], y[LATER])
-    assert [cell is None for cell in model.model_.cells.kept] == before
+    assert [cell is None for cell in model.model_.cells.prepared] == before
     np.testing.assert_allclose(model.predict(X), expected(model, X, y), atol=1e-8)

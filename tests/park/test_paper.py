@@ -245,8 +245,6 @@ def test_block_size_does_not_change_the_answer(solver, block_bytes, rows, monkey
     expected = plain(n_centers=50, **settings).fit(X, Y).predict(X)
     monkeypatch.setattr("parkrr.kernels.blocks.BLOCK_BYTES", block_bytes)
     monkeypatch.setattr("parkrr.kernels.blocks.SHORTEST_BLOCK", 1)
-    monkeypatch.setattr("parkrr.park.model.RUN_BYTES", block_bytes)
-    monkeypatch.setattr("parkrr.park.algorithm.ASSIGN_ROWS", 11)
     actual = plain(n_centers=50, **settings).fit(X, Y).predict(X)
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
 
@@ -319,5 +317,5 @@ def test_classes_are_codes_of_one_multi_output_solve(rows):
     scores = plain(**settings).fit(X, codes).predict(X)
     found = classifier.model_.predict(torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(found, scores, rtol=1e-9, atol=1e-9)
-    calibrated = classifier.calibration_.decisions(scores)
+    calibrated = classifier.calibration_.decide(scores)
     np.testing.assert_allclose(classifier.decision_function(X), calibrated, rtol=1e-7, atol=1e-7)

@@ -67,7 +67,7 @@ def test_cells_and_coarse_level_add_up(rows):
     fitted = plain(n_cells=4, coarse=Coarse(20, Gaussian(3.0)), random_state=0).fit(X, y)
     model = fitted.model_
     assert isinstance(model.coarse, CoarseModel)
-    mapped = model.narrowed(torch.from_numpy(X))
+    mapped = model.map_rows(torch.from_numpy(X))
     K = model.coarse.kernel(mapped, model.coarse.centers)
     cells = [
         model.kernel(mapped[i : i + 1], model.centers[q]) @ model.weights[q]

@@ -20,7 +20,6 @@ from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.errors import ModelFileError
 from parkrr.kernels import Gaussian, Matern, Radial
 from parkrr.kernels.feature_map import FeatureMap
-from parkrr.park import model
 from parkrr.park.algorithm import Coarse
 from parkrr.partition import Blend
 from plain import PLAIN, plain
@@ -325,16 +324,6 @@ def test_a_file_can_be_replaced_while_its_model_is_in_use(tmp_path):
     second.save(tmp_path / "m.park")
     np.testing.assert_array_equal(used.predict(X), first.predict(X))
     np.testing.assert_array_equal(load(tmp_path / "m.park").predict(X), second.predict(X))
-
-
-def test_cells_beyond_the_room_for_them_predict_the_same(tmp_path, monkeypatch):
-    X, y = data()
-    model_ = plain(n_cells=6, random_state=0).fit(X, y)
-    model_.save(tmp_path / "m.park")
-    monkeypatch.setattr(model, "PREPARED_BYTES", 5000)
-    again = load(tmp_path / "m.park")
-    np.testing.assert_array_equal(again.predict(X), model_.predict(X))
-    assert 0 < sum(cell is not None for cell in again.model_.cells.kept) < 6
 
 
 # A model that cannot be saved is refused by name, and leaves nothing.

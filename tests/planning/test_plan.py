@@ -13,7 +13,6 @@ from ondisk import write
 from parkrr import ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.errors import BudgetError, ParameterError
 from parkrr.kernels import Matern
-from parkrr.park import FitSettings
 from parkrr.planning.machine_speed import MachineSpeed, measure_speed
 from parkrr.planning.sizes import (
     CellSpread,
@@ -155,7 +154,7 @@ TRIES = [(n, cells) for n in (2000, 5000, 10_000, 14_000, 40_000) for cells in (
 
 @pytest.mark.parametrize(("n", "cells"), TRIES)
 def test_a_fit_that_would_exceed_its_memory_is_refused_before_it_starts(n, cells, monkeypatch):
-    monkeypatch.setattr(FitSettings, "fit", lambda *_: pytest.fail("it started"))
+    monkeypatch.setattr("parkrr.estimators.base.fit_park", lambda *_: pytest.fail("it started"))
     X = np.random.default_rng(0).normal(size=(n, 4))
     limit = 0.9 * 8 * (n / cells) ** 2  # a matrix of a mean cell alone is larger
     model = plain(n_cells=cells, n_centers=n, max_memory=limit)

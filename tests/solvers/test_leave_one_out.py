@@ -10,9 +10,10 @@ from ondisk import rows as made
 from parkrr import scan_parquet
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
+from parkrr.park import fit_park
 from parkrr.solvers import Direct, Falkon
 from parkrr.solvers.problem import LocalProblem
-from plain import plain
+from plain import fit_settings, plain
 
 N, MANY, LEFT_OUT, RIDGE = 60, 400, 12, 0.05
 KERNEL = Gaussian(1.5)
@@ -98,7 +99,7 @@ def test_left_out_rows_are_rows_of_the_fit_with_their_targets():
 def test_predictions_of_left_out_rows_are_worse_than_of_rows_seen():
     X, y = rows(2000)
     left_out, model = left_out_of(plain("laplacian", n_cells=5, random_state=0), X, y)
-    seen = model.in_runs(model.at, left_out.X, 1)
+    seen = model.apply_in_chunks(model.evaluate, left_out.X, 1)
     unseen = left_out.predictions(model, 1)
     assert (left_out.Y - unseen).square().mean() > 2 * (left_out.Y - seen).square().mean()
 
@@ -131,11 +132,10 @@ def test_a_cell_in_which_no_row_is_left_out_is_fitted_too(tmp_path):
     assert len(left_out.Y) == len(left_out.predictions(fitted, 1)) == 240
 
 
-def test_left_out_rows_stand_for_all_when_they_are_capped(monkeypatch):
+def test_left_out_rows_stand_for_all_when_they_are_capped():
     """Rows sorted by a feature: those left out are not the last of them."""
-    monkeypatch.setattr("parkrr.park.algorithm.LEFT_OUT_VALUES", 50 * 100)
-    X = np.sort(np.random.default_rng(0).uniform(size=(3000, 1)), 0)
-    model = plain(n_cells=1, n_centers=100, random_state=0)
-    left_out, _ = left_out_of(model, X, X[:, 0])
+    X = torch.rand(3000, 1, generator=torch.manual_seed(0), dtype=torch.float64).sort(0).values
+    settings = fit_settings(n_cells=1, n_centers=100, left_out_values=50 * 100)
+    left_out = fit_park(settings, ArraySource(X, X)).left_out
     assert len(left_out.Y) == 50
     assert float(left_out.Y.mean()) == pytest.approx(0.5, abs=0.1)

@@ -34,7 +34,7 @@ from parkrr.data import (
 from parkrr.errors import ParameterError, check_one_of
 from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
-from parkrr.out_of_core import FilePredictor, numbers_only, stream, write_predictions
+from parkrr.out_of_core import FilePredictor, fit_from_disk, numbers_only, write_predictions
 from parkrr.park import (
     CellReport,
     CellStatistics,
@@ -42,11 +42,12 @@ from parkrr.park import (
     FitResult,
     FitSettings,
     Model,
-    added,
-    check_weights_left,
-    sums_of,
-    told,
-    updated,
+    check_rows_left,
+    compute_statistics,
+    fit_park,
+    update_model,
+    update_report,
+    update_statistics,
 )
 from parkrr.partition import Blend
 from parkrr.persistence import save_estimator
@@ -518,7 +519,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
             start = time.perf_counter()
-            self.statistics_ = sums_of(self.model_, self.report_, outcome.blocks)
+            self.statistics_ = compute_statistics(self.model_, self.report_, outcome.blocks)
             self.seconds_["statistics"] = time.perf_counter() - start
         return self
 
@@ -581,10 +582,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         Y, w = self._check_new_rows(y, sample_weight, len(rows))
         block = Block(rows, as_tensor(Y), None if w is None else as_tensor(w))
-        sums, touched = added(self.statistics_, self.model_, block, sign, decay)
-        check_weights_left(sums, touched)
-        self.model_ = updated(self.model_, sums, touched)
-        self.statistics_, self.report_ = sums, told(self.report_, sums, touched)
+        sums, touched = update_statistics(self.statistics_, self.model_, block, sign, decay)
+        check_rows_left(sums, touched)
+        self.model_ = update_model(self.model_, sums, touched)
+        self.statistics_, self.report_ = sums, update_report(self.report_, sums, touched)
 
     def _rows(self, X: Any) -> Tensor:
         """X as the numbers that the model was fitted to, shape (n, d)."""
@@ -650,14 +651,14 @@ def fit_rows(
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
     settings, log = tune_settings(params, settings, choices, rows)
-    result = settings.fit(rows)
+    result = fit_park(settings, rows)
     return FitOutcome(
         result=result,
         settings=settings,
         log=log,
         sample=rows.sample(importance.ROWS, settings.seed).X,
         blocks=rows.blocks(STATISTICS_ROWS),
-        seconds={"partition": result.place_seconds, "cells": result.cells_seconds},
+        seconds={"partition": result.partition_seconds, "cells": result.cells_seconds},
         columns=columns,
     )
 
@@ -665,12 +666,12 @@ def fit_rows(
 def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> FitOutcome:
     """Fit rows of files: in memory if they fit there, else from disk."""
     if stays_on_disk(table, params):
-        fit = stream(table, params, seed, classify)
+        fit = fit_from_disk(table, params, seed, classify)
         return FitOutcome(
             result=fit.result,
-            settings=fit.settled,
-            log=fit.diary,
-            sample=fit.looked_at,
+            settings=fit.settings,
+            log=fit.log,
+            sample=fit.sample,
             blocks=fit.rows.blocks(),
             seconds=fit.seconds,
             columns=fit.rows.columns,

@@ -198,7 +198,7 @@ def border_jumps(model: FittedEstimator, X: Any) -> BorderJumps:
     blended = inner.blend.n_blended(Q) > 1
     if Q == 1:
         return BorderJumps(0, 0.0, 0.0, blended)
-    Z = inner.narrowed(rows)
+    Z = inner.map_rows(rows)
     cells, farther = inner.centroid_distances.nearest(Z, 2)  # (n, 2) each
     near = farther[:, 1].argsort()[: max(1, round(BORDER_SHARE * len(Z)))]
     Z, cells = Z[near], cells[near]
@@ -242,14 +242,14 @@ def theory_of(model: FittedEstimator, X: Any, n_rows: int = 1000, random_state: 
     """
     inner, rows = check_fitted(model).model_, model._rows(X)
     order = np.random.default_rng(random_state).permutation(len(rows))
-    Z = inner.narrowed(rows[torch.from_numpy(order[: THEORY_DRAW * n_rows])])
-    cell_of = inner.cell_of(Z)
+    Z = inner.map_rows(rows[torch.from_numpy(order[: THEORY_DRAW * n_rows])])
+    cell_of = inner.assign(Z)
     first, count = inner.centroids[cell_of[:1]], min(THEORY_CELLS, len(inner.centroids))
     inside = torch.isin(cell_of, inner.centroid_distances.nearest(first, count)[0][0])
     Z, cell_of = Z[inside][:n_rows], cell_of[inside][:n_rows]
     # lambda_q = lambda / rho_q stays the same when other cells are left out.
     penalty = float(model.chosen_.params["penalty"]) / float(inside.double().mean())
-    f = (inner.at(Z) - inner.intercept)[:, 0]  # (n,)
+    f = (inner.evaluate(Z) - inner.intercept)[:, 0]  # (n,)
     values, V = torch.linalg.eigh(kernel_of_rows(inner.kernel, Z))  # eq. (3) at any penalty
     weights = V @ (V.T @ f / (values.clamp_min(0) + penalty * len(Z)))
     return theory(inner.kernel, Z, cell_of, weights, penalty)
@@ -267,7 +267,7 @@ def evaluate_rows(
     rows = check_fitted(model)._rows(X)
     inner, predictor, n = model.model_, model._predictor(), len(rows)
     columns: DiagnosticRows = {
-        "cell": inner.in_runs(inner.route, rows, model._cores).cpu().numpy(),
+        "cell": inner.apply_in_chunks(inner.route, rows, model._cores).cpu().numpy(),
         "predicted": predictor.predict(rows, model._cores),
     }
     if predictor.classes is not None:

@@ -17,7 +17,7 @@ def importances(model: Model, X: Tensor) -> Tensor:
     with a radial kernel. A feature and its normal scores count together.
     """
     assert isinstance(model.kernel, Radial)
-    Z, coarse = model.narrowed(X), model.coarse
+    Z, coarse = model.map_rows(X), model.coarse
     G = Z.new_zeros(len(model.intercept), *Z.shape)  # (t, n, e)
     if coarse is not None and isinstance(coarse.kernel, Radial):
         G += gradients(coarse.kernel, coarse.weights, coarse.centers, Z)

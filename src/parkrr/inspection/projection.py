@@ -25,7 +25,7 @@ class Plane(NamedTuple):
     def coordinates(self, model: Model, Z: Tensor) -> tuple[NDArray[Any], NDArray[Any]]:
         """Two coordinates of mapped rows Z (n, e); with one direction the second is the output."""
         along = ((Z.double() - self.origin) @ self.axes).cpu().numpy()  # (n, k)
-        second = along[:, 1] if along.shape[1] == 2 else model.at(Z)[:, 0].cpu().numpy()
+        second = along[:, 1] if along.shape[1] == 2 else model.evaluate(Z)[:, 0].cpu().numpy()
         return along[:, 0], second
 
 

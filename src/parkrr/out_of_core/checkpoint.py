@@ -1,14 +1,14 @@
 """Results of tasks as files, so that nothing finished is done again.
 
-A task's result is an array and some facts. The array is published under a name that depends on
-the task alone, then its marker, which holds the facts and a digest: whatever dies in
-between leaves a task without a marker, and such tasks are run again.
+A result is an array and some facts. The array is published under a name that depends on the task
+alone, then its marker, which holds the facts and a digest. Whatever fails in between leaves a task
+without a marker, and such tasks are run again.
 """
 
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 from parkrr.data import Folder, open_folder
 from parkrr.errors import CheckpointError
+from parkrr.park import FitSettings
+from parkrr.runtime import run_tasks
 
 Array = NDArray[np.floating[Any]]
-Found = TypeVar("Found")
 JOB = "_job.json"  # readers of folders of Parquet files skip names that begin so
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Checkpoint:
     Parameters
     ----------
     folder
-        Where they lie, a path or a URL; every worker must see it, and one job at a time use it.
+        A path or a URL. Every worker must see it, and one job at a time use it.
     tag
         What results build on; those with another tag do not count.
 
@@ -40,9 +43,9 @@ class Checkpoint:
     --------
     >>> import numpy as np, tempfile
     >>> from parkrr.out_of_core.checkpoint import Checkpoint
-    >>> ledger = Checkpoint(tempfile.mkdtemp())
-    >>> ledger.publish("sums-0", np.ones(3), {"rows": 2})
-    >>> ledger.facts("sums-0"), ledger.read("sums-0", 1, 3)
+    >>> checkpoint = Checkpoint(tempfile.mkdtemp())
+    >>> checkpoint.publish("sums-0", np.ones(3), {"rows": 2})
+    >>> checkpoint.facts("sums-0"), checkpoint.read("sums-0", 1, 3)
     ({'rows': 2}, array([1., 1.]))
     """
 
@@ -54,12 +57,12 @@ class Checkpoint:
         """The folder, on a disk or in an object store."""
         return open_folder(self.folder)
 
-    def tagged(self, name: str) -> "Checkpoint":
+    def build_on(self, name: str) -> "Checkpoint":
         """The same folder, where only results that build on that file count."""
         return replace(self, tag=digest_of(self.place, name))
 
     def check(self, job: dict[str, Any]) -> None:
-        """Make the folder, or check that it belongs to the same job; sweep what was cut off."""
+        """Make the folder, or check that it belongs to the same job; remove unfinished files."""
         self.place.make()
         self.place.sweep()
         if JOB not in self.place.names():
@@ -71,33 +74,32 @@ class Checkpoint:
                 f"{self.place.display_name(JOB)!r} is damaged, so it cannot be told which fit "
                 f"the folder belongs to; delete it to start again"
             ) from None
-        for part, wanted in json.loads(json.dumps(job)).items():
-            self.compare(part, there.get(part), wanted)
+        for part, new in json.loads(json.dumps(job)).items():
+            self.compare(part, there.get(part), new)
 
-    def begin(self, job: dict[str, Any]) -> None:
-        """Say whose folder it is, unless it says so."""
-        if JOB not in self.place.names():
-            with self.place.atomic_write(JOB) as file:
-                file.write(json.dumps(job, indent=1).encode())
-
-    def compare(self, part: str, there: Any, wanted: Any) -> None:
+    def compare(self, part: str, old: Any, new: Any) -> None:
         """Refuse a job that differs, naming what does."""
-        if there == wanted:
+        if old == new:
             return
-        detail = f"{part} was {there!r} and is {wanted!r}"
-        if isinstance(there, dict) and isinstance(wanted, dict):
-            names = [k for k in {**there, **wanted} if there.get(k) != wanted.get(k)]
-            changes = (f"{k} was {there.get(k)!r} and is {wanted.get(k)!r}" for k in names[:3])
+        detail = f"{part} was {old!r} and is {new!r}"
+        if isinstance(old, dict) and isinstance(new, dict):
+            names = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+            changes = (f"{k} was {old.get(k)!r} and is {new.get(k)!r}" for k in names[:3])
             detail = f"{part}: {'; '.join(changes)}"
         raise CheckpointError(
             f"{self.place.display_name('')!r} belongs to another job: {detail}. Use another "
             f"folder, or delete this one to start again."
         )
 
+    def begin(self, job: dict[str, Any]) -> None:
+        """Write which job the folder belongs to, unless it is there."""
+        if JOB not in self.place.names():
+            with self.place.atomic_write(JOB) as file:
+                file.write(json.dumps(job, indent=1).encode())
+
     def publish(self, name: str, array: Array, facts: dict[str, Any]) -> None:
         """Keep a result: the array first, then the marker that makes it count."""
-        data = np.ascontiguousarray(array)
-        content = data.reshape(-1).view(np.uint8).data
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         with self.place.atomic_write(f"{name}.numbers") as file:
             file.write(content)
         digest = hashlib.sha256(content).hexdigest()
@@ -105,13 +107,8 @@ class Checkpoint:
         with self.place.atomic_write(f"{name}.json") as file:
             file.write(json.dumps(marker).encode())
 
-    def known(self, names: Iterable[str]) -> dict[str, Any]:
-        """What is known of tasks, None of those not finished or not sound; lists files once."""
-        there = self.place.names()
-        return {name: self.facts(name) if f"{name}.json" in there else None for name in names}
-
     def facts(self, name: str) -> Any:
-        """What is known of a finished task, or None if it is not finished or not sound."""
+        """The facts of a finished task, or None if it is not finished or its files are damaged."""
         try:
             content = self.place.read(f"{name}.json")
         except FileNotFoundError:
@@ -120,25 +117,48 @@ class Checkpoint:
             marker = json.loads(content)
             if marker["tag"] != self.tag:
                 return None
-            sound = digest_of(self.place, f"{name}.numbers") == marker["digest"]
+            if digest_of(self.place, f"{name}.numbers") == marker["digest"]:
+                return marker["facts"]
         except (OSError, ValueError, KeyError, TypeError):
-            sound = False
-        if sound:
-            return marker["facts"]
+            pass
         path = self.place.display_name(f"{name}.json")
         warnings.warn(f"{path!r} or what it marks is damaged; that task is run again", stacklevel=2)
         return None
 
+    def run(
+        self,
+        settings: FitSettings,
+        label: str,
+        work: Callable[[Any], Any],
+        tasks: Sequence[Any],
+        unit: str = "rows",
+    ) -> list[Any]:
+        """Run the tasks that are not finished, the largest first; the facts of all, in order.
+
+        A task has a name and a size; `work` publishes its result by name and returns the facts.
+        """
+        there = self.place.names()  # listed once
+        return run_tasks(
+            settings.engine,
+            work,
+            tasks,
+            label=label,
+            unit=unit,
+            size_of=lambda task: task.size,
+            shown=settings.shown,
+            done=[self.facts(t.name) if f"{t.name}.json" in there else None for t in tasks],
+        )
+
     def read(self, name: str, start: int, stop: int, dtype: Any = np.float64) -> Array:
         """The numbers at these positions of a result of that dtype."""
-        found = np.empty(stop - start, dtype)
+        numbers = np.empty(stop - start, dtype)
         with self.place.file(f"{name}.numbers") as file:
-            file.seek(found.itemsize * start)
-            file.readinto(found)
-        return found
+            file.seek(numbers.itemsize * start)
+            file.readinto(numbers)
+        return numbers
 
-    def kept(
-        self, name: str, make: Callable[[], Found], write: Callable[[Path, Found], None]
+    def make_once(
+        self, name: str, make: Callable[[], Made], write: Callable[[Path, Made], None]
     ) -> None:
         """Make a file and mark it, unless it is there and marked; `write` publishes at once."""
         if {name, f"{name}.done"} <= self.place.names():
@@ -150,7 +170,7 @@ class Checkpoint:
 
 
 def digest_of(folder: Folder, name: str) -> str:
-    """Of a file as it lies there."""
+    """Of a file as it is there."""
     digest = hashlib.sha256()
     with folder.file(name) as file:
         while chunk := file.read(2**20):

@@ -1,7 +1,8 @@
-"""A fit from files: look, choose, place, pass, solve. Start at :func:`stream`.
+"""A fit from files: sample, choose, partition, pass, solve. Start at :func:`fit_from_disk`.
 
-Everything up to the pass is decided on a sample of the rows and kept as one file, the skeleton;
-the pass and the cells are tasks of :mod:`parkrr.out_of_core.statistics_pass`.
+Everything up to the pass is decided on a sample of the rows and kept as one file, the unfitted
+model; the pass and the cells are tasks of :mod:`parkrr.out_of_core.statistics_pass` or
+:mod:`parkrr.out_of_core.sorted_pass`.
 """
 
 import hashlib
@@ -30,9 +31,9 @@ from parkrr.data import (
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap
 from parkrr.out_of_core.checkpoint import Checkpoint
-from parkrr.out_of_core.sorted_pass import SortedPass
-from parkrr.out_of_core.statistics_pass import StatisticsPass, lengths_of
-from parkrr.out_of_core.unfitted_model import UnfittedModel, skeleton
+from parkrr.out_of_core.sorted_pass import fit_from_sorted_rows
+from parkrr.out_of_core.statistics_pass import fit_from_statistics, statistics_lengths
+from parkrr.out_of_core.unfitted_model import UnfittedModel, prepare_model
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.persistence import encode_kernel, read_model, write_model
 from parkrr.planning import (
@@ -47,8 +48,9 @@ from parkrr.planning import (
 from parkrr.runtime import LocalEngine, as_engine, check_device, move_to_device
 from parkrr.tuning import TuningLog
 
-KEPT_ROWS = 2000  # of the sample, for importances
-JOB_VERSION = 2
+SAMPLE_ROWS = 2000  # that are kept, for importances
+JOB_VERSION = 3
+UNFITTED = "unfitted.park"
 # What may change between two runs of one job.
 FREE = ("engine", "progress", "checkpoint", "device")
 
@@ -58,38 +60,42 @@ class DiskFit(NamedTuple):
 
     result: FitResult
     rows: EncodedTable
-    settled: FitSettings
-    diary: TuningLog
-    looked_at: Tensor  # a few rows as numbers, (2000, d)
-    seconds: dict[str, float]  # that each step took
+    settings: FitSettings
+    log: TuningLog
+    sample: Tensor  # a few rows as numbers, (2000, d)
+    seconds: dict[str, float]  # of each step
 
 
-def stream(table: ParquetTable, params: dict[str, Any], seed: int, classify: bool) -> DiskFit:
+def fit_from_disk(
+    table: ParquetTable, params: dict[str, Any], seed: int, classify: bool
+) -> DiskFit:
     """The fit of a table that stays on disk."""
     start = time.perf_counter()
-    wanted = job(table, params, classify)
+    job = describe_job(table, params, classify)
     check_possible(params)
-    with ledger_of(params["checkpoint"], wanted) as folder:
+    device = own_device(params)
+    with open_checkpoint(params["checkpoint"], job) as folder:
 
         def make() -> PassSettings:
             made = decide(learn_table(table, params, seed, classify), params, seed)
-            folder.begin(wanted)  # not before everything has been checked
+            folder.begin(job)  # not before everything has been checked
             return made
 
-        folder.kept("skeleton.park", make, lambda path, made: made.write(path))
-        ledger = folder.tagged("skeleton.park")
-        with ledger.place.local("skeleton.park") as path:  # its centres stay mapped
+        folder.make_once(UNFITTED, make, lambda path, made: made.write(path))
+        checkpoint = folder.build_on(UNFITTED)
+        with checkpoint.place.local(UNFITTED) as path:  # its centres stay mapped
             decided = PassSettings.read(path, table, params)
             before = time.perf_counter() - start
-            result = move_to_device(passes(decided, ledger), own_device(params))
+            result = move_to_device(run_passes(decided, checkpoint), device)
+    chosen = decided.log.seconds
     seconds = {
-        **decided.diary.seconds,
-        "sample and partition": max(0.0, before - sum(decided.diary.seconds.values())),
-        "pass": result.place_seconds,
+        **chosen,
+        "sample and partition": max(0.0, before - sum(chosen.values())),
+        "pass": result.partition_seconds,
         "cells": result.cells_seconds,
     }
-    looked_at = move_to_device(decided.looked_at, own_device(params))
-    return DiskFit(result, decided.rows, decided.park, decided.diary, looked_at, seconds)
+    sample = move_to_device(decided.sample, device)
+    return DiskFit(result, decided.rows, decided.settings, decided.log, sample, seconds)
 
 
 def check_possible(params: dict[str, Any]) -> None:
@@ -110,28 +116,15 @@ def own_device(params: dict[str, Any]) -> Any:
     return "cpu" if as_engine(params["engine"]).remote else params["device"]
 
 
-def passes(decided: "PassSettings", ledger: Checkpoint) -> FitResult:
-    """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
-    park, sizes = decided.park, decided.sizes
-    if not park.engine.remote:  # no more than there is memory for
-        park = replace(park, engine=LocalEngine(min(park.engine.cores, sizes.n_workers)))
-    if park.solver == "falkon":
-        slices = -(-decided.rows.n_rows // sizes.sort_rows)
-        limits = (sizes.room, sizes.n_left_out)
-        return SortedPass(decided.skeleton, park, decided.rows, ledger, slices, *limits).fit()
-    counts = (sizes.n_slices, sizes.n_groups)
-    return StatisticsPass(decided.skeleton, park, decided.rows, ledger, *counts).fit()
-
-
 class PassSettings(NamedTuple):
     """What a sample of the rows decided."""
 
     rows: EncodedTable
     sizes: DiskPlan
-    park: FitSettings
-    diary: TuningLog
-    skeleton: UnfittedModel
-    looked_at: Tensor
+    settings: FitSettings
+    log: TuningLog
+    unfitted: UnfittedModel
+    sample: Tensor
 
     def write(self, path: Path) -> None:
         """All of it, as plain data and tensors."""
@@ -141,78 +134,102 @@ class PassSettings(NamedTuple):
             "classes": None if labels is None else labels.tolist(),
             "class_weights": None if weights is None else weights.tolist(),
             "sizes": vars(self.sizes),
-            "penalty": self.park.penalty,
-            "seed": self.park.seed,
-            "coarse": self.park.coarse and self.park.coarse.n_centers,
-            "dtype": str(self.park.dtype).removeprefix("torch."),
-            "tried": self.diary.tried,
-            "seconds": self.diary.seconds,
-            "scale": self.skeleton.scale,
-            "weight": self.skeleton.weight,
-            "looked_at": self.looked_at.tolist(),
-            "counts": self.skeleton.counts,
+            "penalty": self.settings.penalty,
+            "seed": self.settings.seed,
+            "coarse": self.settings.coarse and self.settings.coarse.n_centers,
+            "dtype": str(self.settings.dtype).removeprefix("torch."),
+            "tried": self.log.tried,
+            "seconds": self.log.seconds,
+            "scale": self.unfitted.scale,
+            "weight": self.unfitted.weight,
+            "sample": self.sample.tolist(),
+            "counts": self.unfitted.counts,
         }
-        X, Y, w = self.skeleton.left_out
-        more = {"X": X, "Y": Y} | ({} if w is None else {"w": w})
-        write_model(path, self.skeleton.model, facts, more)
+        X, Y, w = self.unfitted.left_out
+        left_out = {"X": X, "Y": Y} | ({} if w is None else {"w": w})
+        write_model(path, self.unfitted.model, facts, left_out)
 
     @classmethod
     def read(cls, path: Path, table: ParquetTable, params: dict[str, Any]) -> "PassSettings":
         """What was written there."""
-        model, facts, more = read_model(path)
+        model, facts, left_out = read_model(path)
         named = (facts[name] for name in ("classes", "class_weights"))
         labels = (None if values is None else np.array(values) for values in named)
-        target = Target(table.target, *labels)
-        rows = EncodedTable(table, TableEncoder.from_plain(facts["columns"]), target)
+        rows = EncodedTable(
+            table, TableEncoder.from_plain(facts["columns"]), Target(table.target, *labels)
+        )
         sizes = DiskPlan(**facts["sizes"])
         choices = open_choices(params, rows.n_rows, rows.columns.width)
-        park = build_settings(params, choices, sizes, rows.n_rows, facts["seed"])
-        level = Coarse(facts["coarse"], model.coarse.kernel) if model.coarse else None
-        park = replace(
-            park,
+        settings = replace(
+            build_settings(params, choices, sizes, rows.n_rows, facts["seed"]),
             kernel=model.kernel,
             penalty=facts["penalty"],
             metric=model.metric,
             blend=model.blend,
-            coarse=level,
+            coarse=Coarse(facts["coarse"], model.coarse.kernel) if model.coarse else None,
             dtype=getattr(torch, facts["dtype"]),
         )
-        diary = TuningLog(facts["tried"], facts["seconds"])
-        left_out = Block(more["X"], more["Y"], more.get("w"))
-        scale, weight, counts = facts["scale"], facts["weight"], facts["counts"]
-        built = UnfittedModel(model, scale, weight, left_out, counts, str(params["device"]))
-        return cls(
-            rows, sizes, park, diary, built, torch.tensor(facts["looked_at"], dtype=torch.float64)
+        unfitted = UnfittedModel(
+            model,
+            facts["scale"],
+            facts["weight"],
+            Block(left_out["X"], left_out["Y"], left_out.get("w")),
+            facts["counts"],
+            str(params["device"]),
         )
+        log = TuningLog(facts["tried"], facts["seconds"])
+        sample = torch.tensor(facts["sample"], dtype=torch.float64)
+        return cls(rows, sizes, settings, log, unfitted, sample)
 
 
 def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSettings:
     """Sizes, choices, centroids and centres, from a sample."""
     engine = as_engine(params["engine"])
     sizes = sizes_on_disk(rows, params, engine)
-    drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
-    sample, kept = rows.sample(drawn, seed, engine)
+    n_drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
+    sample, share_kept = rows.sample(n_drawn, seed, engine)
     sample = move_to_device(sample, own_device(params))
-    left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
-    deciding = sample.rows(slice(0, sample.n_rows - left_out))
-    choices = open_choices(params, deciding.n_rows, deciding.X.shape[1])
-    park = build_settings(params, choices, sizes, rows.n_rows, seed)
-    park, diary = tune_settings(params, park, choices, deciding)
-    built = skeleton(park, sample, left_out)
-    if choices.penalty:  # what stays the same as rows are added is lambda n
-        park = replace(park, penalty=park.penalty * deciding.n_rows / (kept * rows.n_rows))
-    park = replace(park, metric=built.model.metric)
-    statistics = 8 * sum(lengths_of(built.sizes, sample.n_outputs))
-    sizes = replace(sizes, n_groups=count_passes(sizes, statistics))
-    return PassSettings(rows, sizes, park, diary, built, sample.X[:KEPT_ROWS])
+    n_left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
+    seen = sample.rows(slice(0, sample.n_rows - n_left_out))
+    choices = open_choices(params, seen.n_rows, seen.X.shape[1])
+    settings = build_settings(params, choices, sizes, rows.n_rows, seed)
+    settings, log = tune_settings(params, settings, choices, seen)
+    unfitted = prepare_model(settings, sample, n_left_out)
+    if choices.penalty:  # lambda n stays the same as rows are added
+        penalty = settings.penalty * seen.n_rows / (share_kept * rows.n_rows)
+        settings = replace(settings, penalty=penalty)
+    settings = replace(settings, metric=unfitted.model.metric)
+    statistics_bytes = 8 * sum(statistics_lengths(unfitted.sizes, unfitted.n_outputs))
+    sizes = replace(sizes, n_groups=count_passes(sizes, statistics_bytes))
+    return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
 
 
-def job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str, Any]:
+def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
+    """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
+    rows, sizes, settings = decided.rows, decided.sizes, decided.settings
+    if not settings.engine.remote:  # no more than there is memory for
+        engine = LocalEngine(min(settings.engine.cores, sizes.n_workers))
+        settings = replace(settings, engine=engine)
+    if settings.solver == "falkon":
+        return fit_from_sorted_rows(
+            decided.unfitted,
+            settings,
+            rows,
+            checkpoint,
+            n_slices=-(-rows.n_rows // sizes.sort_rows),
+            max_bytes=sizes.room,
+            n_left_out=sizes.n_left_out,
+        )
+    counts = {"n_slices": sizes.n_slices, "n_groups": sizes.n_groups}
+    return fit_from_statistics(decided.unfitted, settings, rows, checkpoint, **counts)
+
+
+def describe_job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str, Any]:
     """What makes two runs the same job."""
     return {
         "version": JOB_VERSION,
         "estimator": "ParKClassifier" if classify else "ParKRegressor",
-        "parameters": {k: described(v) for k, v in params.items() if k not in FREE},
+        "parameters": {k: describe(v) for k, v in params.items() if k not in FREE},
         "table": {
             "target": table.target,
             "features": table.features,
@@ -223,25 +240,25 @@ def job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str
     }
 
 
-def described(value: Any) -> str:
-    """A parameter in words that differ when it does."""
+def describe(value: Any) -> str:
+    """A parameter as text that differs when it does."""
     if isinstance(value, FeatureMap):
-        total = hashlib.sha256()
+        digest = hashlib.sha256()
         for tensor in vars(value).values():
-            total.update(b"" if tensor is None else tensor.cpu().numpy().tobytes())
-        return f"FeatureMap {total.hexdigest()}"
+            digest.update(b"" if tensor is None else tensor.cpu().numpy().tobytes())
+        return f"FeatureMap {digest.hexdigest()}"
     if isinstance(value, np.random.RandomState):
         return f"RandomState {hashlib.sha256(repr(value.get_state()).encode()).hexdigest()}"
     return repr(value)
 
 
 @contextmanager
-def ledger_of(folder: str | Path | None, wanted: dict[str, Any]) -> Iterator[Checkpoint]:
-    """The user's folder, or one that is gone afterwards."""
+def open_checkpoint(folder: str | Path | None, job: dict[str, Any]) -> Iterator[Checkpoint]:
+    """The user's folder, or one that is removed afterwards."""
     if folder is not None:
-        ledger = Checkpoint(str(folder))
-        ledger.check(wanted)
-        yield ledger
+        checkpoint = Checkpoint(str(folder))
+        checkpoint.check(job)
+        yield checkpoint
         return
     with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
         yield Checkpoint(own)

@@ -25,8 +25,8 @@ from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.runtime import Engine, run_tasks
 from parkrr.uncertainty import Predictor
 
-SLICE_ROWS = 2_000_000  # of a file that is written
-VERSION = 1
+FILE_ROWS = 2_000_000  # of a file that is written
+VERSION = 2
 ENDS = ("lower", "upper")  # columns of an interval
 
 
@@ -39,133 +39,118 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class FilePredictor:
-    """Predicts parts of a table.
+    """Predicts parts of a table, each to a file."""
 
-    Parameters
-    ----------
-    answering, columns
-        What answers, and how columns become its numbers.
-    keys
-        Columns to write beside the answers.
-    answers
-        What to write: names of :class:`Predictor`'s answers, and "interval" for both ends.
-    coverage
-        Of intervals.
-    folder
-        Where files go, a path or a URL.
-    """
-
-    answering: Predictor
-    columns: TableEncoder
-    keys: tuple[str, ...]
-    answers: tuple[str, ...]
-    coverage: float
-    folder: str
+    predictor: Predictor
+    columns: TableEncoder  # how columns of the table become the numbers of a row
+    keys: tuple[str, ...]  # columns to write beside the outputs
+    outputs: tuple[str, ...]  # "prediction", "std", "novelty", "probability" or "interval"
+    coverage: float  # of intervals
+    folder: str  # a path or a URL
+    file_rows: int = FILE_ROWS
 
     def __call__(self, part: Part) -> int:
-        """Write one file; how many rows it has."""
+        """Write one file; returns its number of rows."""
         with open_folder(self.folder).atomic_write(part.name) as file:
             return write_parquet(file, self.blocks(part.table))
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:
-        """Keys and answers of all rows, a block at a time."""
+        """Keys and outputs of all rows, a block at a time."""
+        predictor = self.predictor
+        predict: dict[str, Callable[[torch.Tensor], NDArray[Any]]] = {
+            "prediction": predictor.predict,
+            "std": predictor.std,
+            "novelty": predictor.novelty,
+            "probability": predictor.probabilities,
+        }
         names = list(dict.fromkeys([*self.columns.names, *self.keys]))
         for block in table.blocks(rows_per_block(self.columns.width, BLOCK_BYTES), names):
-            X = torch.from_numpy(self.columns.encode(block))
-            found = block.select(self.keys)
-            for name in self.answers:
-                for column, values in self.answer(name, X).items():
-                    found = found.append_column(column, as_column(values))
-            yield found
-
-    def answer(self, name: str, X: torch.Tensor) -> dict[str, NDArray[Any]]:
-        """One kind of answer to rows X (n, d), by the names of its columns."""
-        if name == "interval":
-            return dict(zip(ENDS, self.answering.interval(X, self.coverage), strict=True))
-        ask: dict[str, Callable[[torch.Tensor], NDArray[Any]]] = {
-            "prediction": self.answering.predict,
-            "std": self.answering.std,
-            "novelty": self.answering.novelty,
-            "probability": self.answering.probabilities,
-        }
-        return {name: ask[name](X)}
+            X = torch.from_numpy(self.columns.encode(block))  # (n, d)
+            written = block.select(self.keys)
+            for name in self.outputs:
+                if name == "interval":
+                    values = dict(zip(ENDS, predictor.interval(X, self.coverage), strict=True))
+                else:
+                    values = {name: predict[name](X)}
+                for column, array in values.items():
+                    written = written.append_column(column, as_column(array))
+            yield written
 
     def digest(self) -> str:
         """Of all that predictions depend on, to tell whether files came from the same model."""
-        answering = self.answering
-        model, coarse, bars = answering.model, answering.model.coarse, answering.intervals
-        parts = [model.centroids, *model.centers, *model.weights, model.intercept]
-        parts += [] if coarse is None else [coarse.centers, coarse.weights]
-        parts += [tensor for tensor in vars(model.metric).values() if tensor is not None]
+        predictor, model, coarse = self.predictor, self.predictor.model, self.predictor.model.coarse
+        tensors = [model.centroids, *model.centers, *model.weights, model.intercept]
+        tensors += [] if coarse is None else [coarse.centers, coarse.weights]
+        tensors += [tensor for tensor in vars(model.metric).values() if tensor is not None]
+        bars = predictor.intervals
         if bars is not None:
-            parts += [bars.quantiles, bars.factors, bars.posterior.noise, bars.posterior.ridge]
-            learned = bars.learned
-            parts += [] if learned is None else [learned.centers, learned.weights]
-        words = (
+            tensors += [bars.quantiles, bars.factors, bars.posterior.noise, bars.posterior.ridge]
+            tensors += [] if bars.learned is None else [bars.learned.centers, bars.learned.weights]
+        facts = (
             *(model.kernel, model.blend, coarse and coarse.kernel, self.columns),
-            None if answering.classes is None else answering.classes.tolist(),
-            answering.calibration and answering.calibration.to_dict(),
+            None if predictor.classes is None else predictor.classes.tolist(),
+            predictor.calibration and predictor.calibration.to_dict(),
             bars and (bars.scale_name, bars.n),
         )
-        total = hashlib.sha256(repr(words).encode())
-        for tensor in parts:
-            total.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
-        return total.hexdigest()
+        digest = hashlib.sha256(repr(facts).encode())
+        for tensor in tensors:
+            digest.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
+        return digest.hexdigest()
 
 
 def as_column(values: NDArray[Any]) -> pa.Array:
-    """Answers (n,), or (n, k) as lists of k."""
+    """Values (n,), or (n, k) as lists of k."""
     if values.ndim == 1:
         return pa.array(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
 def write_predictions(
-    predicting: FilePredictor, table: ParquetTable, engine: Engine, shown: bool
+    predictor: FilePredictor, table: ParquetTable, engine: Engine, shown: bool
 ) -> int:
-    """Predict the parts that have no file yet; how many rows these had."""
-    check_columns(predicting, table)
-    ledger = Checkpoint(predicting.folder)
+    """Predict the parts that have no file yet; returns how many rows these have."""
+    check_columns(predictor, table)
+    checkpoint = Checkpoint(predictor.folder)
     job = {
         "version": VERSION,
         "parameters": {
-            "model": predicting.digest(),
-            "keys": predicting.keys,
-            "answers": predicting.answers,
-            "coverage": predicting.coverage,
+            "model": predictor.digest(),
+            "keys": predictor.keys,
+            "outputs": predictor.outputs,
+            "coverage": predictor.coverage,
         },
         "table": {"filter": str(table.filter)},
         "files": fingerprint(table),
     }
-    ledger.check(job)
-    ledger.begin(job)
-    slices = table.slices(-(-table.n_rows // SLICE_ROWS))
+    checkpoint.check(job)
+    checkpoint.begin(job)
+    slices = table.slices(-(-table.n_rows // predictor.file_rows))
     parts = [Part(f"part-{k:05d}.parquet", rows) for k, rows in enumerate(slices)]
-    there = ledger.place.names()
-    todo = [part for part in parts if part.name not in there]
-    rows = run_tasks(
+    there = checkpoint.place.names()
+    missing = [part for part in parts if part.name not in there]
+    rows_written = run_tasks(
         engine,
-        predicting,
-        todo,
+        predictor,
+        missing,
         label="predicting",
         unit="rows",
         size_of=lambda part: part.table.n_rows,
         shown=shown,
     )
-    return sum(rows)
+    return sum(rows_written)
 
 
-def check_columns(predicting: FilePredictor, table: ParquetTable) -> None:
+def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
     """Refuse columns that are not there, or would be there twice."""
-    for name in (*predicting.columns.names, *predicting.keys):
+    for name in (*predictor.columns.names, *predictor.keys):
         if name not in table.schema.names:
             raise ParameterError(
                 f"source must have the columns of fit and of keys, but {name!r} is not one of "
                 f"{table.schema.names}"
             )
-    written = {*predicting.answers, *(ENDS if "interval" in predicting.answers else ())}
-    for name in sorted(written & set(predicting.keys)):
-        raise ParameterError(f"keys must not hold {name!r}, which is a column of answers")
+    written = {*predictor.outputs, *(ENDS if "interval" in predictor.outputs else ())}
+    for name in sorted(written & set(predictor.keys)):
+        raise ParameterError(f"keys must not hold {name!r}, which is a column of outputs")
 
 
 def numbers_only(table: ParquetTable, n_features: int) -> TableEncoder:

@@ -1,128 +1,151 @@
-"""All of a model but its weights, decided on a sample; how rows meet it, and tasks over slices."""
+"""All of a model but its weights, decided on a sample, and fitted cells as files."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol, TypeVar
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-import numpy as np
 import torch
 
 from parkrr.data import ArraySource, Block, EncodedTable, group_by_cell
 from parkrr.out_of_core.checkpoint import Checkpoint
-from parkrr.park import FitSettings, Model, as_map, check_kernel_range, with_target_scaled
-from parkrr.runtime import move_to_device, run_tasks
+from parkrr.park import (
+    CellReport,
+    CellResult,
+    FitSettings,
+    Model,
+    count_centers,
+    divide_rows,
+    prepare_rows,
+    select_centroids,
+)
+from parkrr.runtime import move_to_device
 
 
 @dataclass(frozen=True)
 class UnfittedModel:
-    """All of a model but its weights, and what turns rows of the table into its rows.
+    """All of a model but its weights, and what turns rows of the table into its rows."""
 
-    Parameters
-    ----------
-    model
-        With weights of zero.
-    scale
-        Of the target.
-    weight
-        Mean weight of the rows of the sample, which becomes one.
-    left_out
-        Rows of the table as the cells see them, sorted by cell, that are each to be left out.
-    counts
-        How many of them are in each cell.
-    device
-        Where tasks compute. What tasks are sent and what they publish is on the CPU.
-    """
-
-    model: Model
-    scale: float
-    weight: float
-    left_out: Block
-    counts: list[int]
-    device: str = "cpu"
-
-    def placed(self) -> "UnfittedModel":
-        """The same on its device."""
-        return self if self.device == "cpu" else move_to_device(self, self.device)
+    model: Model  # with weights of zero
+    scale: float  # of the target
+    weight: float  # mean weight of the rows of the sample, which becomes one
+    left_out: Block  # rows that get leave-one-out predictions, mapped and sorted by cell
+    counts: list[int]  # how many of them are in each cell
+    device: str = "cpu"  # where tasks compute; what they are sent and publish is on the CPU
 
     @property
     def sizes(self) -> list[int]:
+        """Centres of each cell."""
         return [len(Z) for Z in self.model.centers]
 
-    def judges(self) -> list[Block]:
-        """Those rows of each cell."""
+    @property
+    def width(self) -> int:
+        """Mapped features, e."""
+        return self.model.centroids.shape[1]
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.model.intercept)
+
+    def on_device(self) -> "UnfittedModel":
+        """The same where tasks compute."""
+        return self if self.device == "cpu" else move_to_device(self, self.device)
+
+    def left_out_by_cell(self) -> list[Block]:
+        """The leave-one-out rows of each cell."""
         X, Y, w = self.left_out
         counts = self.counts
         weights = [None] * len(counts) if w is None else torch.split(w, counts)
         parts = zip(torch.split(X, counts), torch.split(Y, counts), weights, strict=True)
         return [Block(*part) for part in parts]
 
-    def mapped(self, rows: Block) -> Block:
-        """Rows as the cells see them: features mapped, target centred, scaled, less coarse."""
-        X = self.model.narrowed(rows.X)
-        Y = (rows.Y.to(X.device).double() - self.model.intercept) / self.scale
-        if self.model.coarse is not None:
-            Y = Y - self.model.coarse(X) / self.scale
-        return Block(X, Y, None if rows.w is None else rows.w.to(X.device).double() / self.weight)
+    def prepare(self, rows: Block) -> Block:
+        """Rows of the table as the cells are fitted to them."""
+        X, Y, w = self.model.residual(rows, self.scale)
+        return Block(X, Y, None if w is None else w / self.weight)
 
 
-def skeleton(park: FitSettings, sample: ArraySource, n_left_out: int) -> UnfittedModel:
-    """Lines 2 to 6 on a sample: centroids, and the rows of the sample as centres, eq. (11).
+@dataclass(frozen=True)
+class SliceTask:
+    """Rows of the table, and the cells that count: `first` to `last`, exclusive."""
+
+    name: str
+    rows: EncodedTable
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        return self.rows.n_rows
+
+
+def prepare_model(settings: FitSettings, sample: ArraySource, n_left_out: int) -> UnfittedModel:
+    """Lines 2 to 6 of Algorithm 1 on a sample, whose rows become the centres, eq. (11).
 
     Rows drawn uniformly from all cells are m rho_q of each, up to chance. The last rows of the
-    sample are left out in turn, and are centres only if the others are too few.
+    sample get leave-one-out predictions, and are centres only if the others are too few.
     """
-    seeds = np.random.SeedSequence(park.seed).generate_state(4).tolist()
     weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
-    rows, intercept, scale = with_target_scaled(sample, park.fit_intercept, park.dtype)
-    metric = as_map(park.metric, park.kernel, rows, seeds[0])
-    rows = rows.map(partial(metric, dtype=park.dtype)).load()
-    check_kernel_range(park.kernel, rows, park.dtype)
-    judging = torch.arange(rows.n_rows, device=rows.X.device) >= rows.n_rows - n_left_out
-    coarse, rows = park.fit_coarse(rows, judging, seeds[3])
-    centroids, cells = park.divide(rows, park.place(rows, seeds[1]))
+    left_out = torch.arange(sample.n_rows, device=sample.X.device) >= sample.n_rows - n_left_out
+    rows, model, scale = prepare_rows(settings, sample, left_out, load=True)
+    C = select_centroids(settings, rows, settings.seeds.centroids)  # (Q, e)
+    C, cells = divide_rows(settings, rows, C)
     centers = []
     for cell in cells:
-        m_q = park.centers_of(cell, cell.n_rows / rows.n_rows)
+        m_q = count_centers(settings, cell, cell.n_rows / rows.n_rows)
         centers.append(cell.block(slice(0, m_q)).X)  # (m_q, e)
     zero = [Z.new_zeros(len(Z), rows.n_outputs, dtype=torch.float64) for Z in centers]
-    scaled = coarse and replace(coarse, weights=coarse.weights * scale)
-    model = Model(park.kernel, metric, centroids, centers, zero, intercept, park.blend, scaled)
-    rows = rows.rows(slice(rows.n_rows - n_left_out, None))
-    order, counts = group_by_cell(model.cell_of(rows.X), len(centroids))
-    return UnfittedModel(model, scale, weight, rows.block(order), counts)
+    model = replace(model, centroids=C, centers=centers, weights=zero)
+    last = rows.rows(slice(rows.n_rows - n_left_out, None))
+    order, counts = group_by_cell(model.assign(last.X), len(C))
+    return UnfittedModel(model, scale, weight, last.block(order), counts)
 
 
-class TableTask(Protocol):
-    """A slice of a table, by the name of its result."""
+def publish_cells(
+    checkpoint: Checkpoint, name: str, cells: Sequence[CellResult], *, own_rows: bool
+) -> dict[str, Any]:
+    """Publish fitted cells: their reports as facts, their arrays one after the other.
 
-    @property
-    def name(self) -> str: ...
+    Centres and leave-one-out rows are written only if they are the cells' own, and not those of
+    the unfitted model.
+    """
+    reports, arrays = list[dict[str, Any]](), list[torch.Tensor]()
+    for Z, alpha, report, rows, change in cells:
+        none = alpha[:0]
+        X, Y, w = rows or Block(Z[:0], none, None)
+        w = torch.ones_like(Y[:, 0]) if w is None else w
+        arrays += [alpha, none if change is None else change]
+        arrays += [Z, X, Y, w] if own_rows else []
+        wide = Z.dtype == torch.float64
+        reports.append({"left_out": len(X), "wide": wide, "report": asdict(report)})
+    numbers = torch.cat([array.double().reshape(-1) for array in arrays])
+    facts = {"own_rows": own_rows, "cells": reports}
+    checkpoint.publish(name, numbers.cpu().numpy(), facts)
+    return facts
 
-    @property
-    def rows(self) -> EncodedTable: ...
 
-
-Slice = TypeVar("Slice", bound=TableTask)
-
-
-def finished(
-    label: str,
-    work: Callable[[Slice], dict[str, Any]],
-    tasks: Sequence[Slice],
-    ledger: Checkpoint,
-    park: FitSettings,
-) -> dict[str, dict[str, Any]]:
-    """Run the tasks that have no marker, the largest first; what is known of all, in order."""
-    found = ledger.known(task.name for task in tasks)
-    results = run_tasks(
-        park.engine,
-        work,
-        tasks,
-        label=label,
-        unit="rows",
-        size_of=lambda task: task.rows.n_rows,
-        shown=park.shown,
-        done=[found[task.name] for task in tasks],
-    )
-    return {task.name: facts for task, facts in zip(tasks, results, strict=True)}
+def read_cells(
+    checkpoint: Checkpoint, name: str, facts: dict[str, Any], unfitted: UnfittedModel, first: int
+) -> list[CellResult]:
+    """What `publish_cells` wrote and returned of the cells from number `first` on."""
+    e, t, own_rows = unfitted.width, unfitted.n_outputs, facts["own_rows"]
+    shapes = list[tuple[int, int]]()
+    for cell in facts["cells"]:
+        m, h = cell["report"]["centers"], cell["left_out"]
+        shapes += [(m, t), (h, t), *([(m, e), (h, e), (h, t), (h, 1)] if own_rows else [])]
+    sizes = [math.prod(shape) for shape in shapes]
+    numbers = torch.from_numpy(checkpoint.read(name, 0, sum(sizes)))
+    parts = zip(torch.split(numbers, sizes), shapes, strict=True)
+    arrays = (part.view(shape).clone() for part, shape in parts)
+    left_out = [] if own_rows else unfitted.left_out_by_cell()
+    results = []
+    for q, cell in enumerate(facts["cells"], first):
+        alpha, change = next(arrays), next(arrays)
+        if own_rows:
+            Z, X, Y, w = (next(arrays) for _ in range(4))
+            rows = Block(X.to(unfitted.model.centroids), Y, w[:, 0])
+        else:
+            Z, rows = unfitted.model.centers[q], left_out[q]
+        Z = Z.to(torch.float64 if cell["wide"] else torch.float32)
+        results.append(CellResult(Z, alpha, CellReport(**cell["report"]), rows, change))
+    return results

@@ -7,21 +7,32 @@ from parkrr.park.algorithm import (
     Coarse,
     FitResult,
     FitSettings,
-    as_map,
-    check_kernel_range,
-    coarse_model,
-    with_target_scaled,
+    collect,
+    count_centers,
+    divide_rows,
+    fit_cells,
+    fit_coarse,
+    fit_park,
+    make_feature_map,
+    make_tasks,
+    prepare_rows,
+    scale_target,
+    select_centroids,
 )
-from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
-from parkrr.park.holdout import LeaveOneOutRows, join_left_out
+from parkrr.park.cells import (
+    CellReport,
+    CellResult,
+    CellTask,
+    LeaveOneOutRows,
+    fit_cell,
+    local_penalty,
+)
 from parkrr.park.incremental import (
     CellStatistics,
-    added,
-    check_weights_left,
-    plain_sums,
-    sums_from,
-    sums_of,
-    told,
-    updated,
+    check_rows_left,
+    compute_statistics,
+    update_model,
+    update_report,
+    update_statistics,
 )
 from parkrr.park.model import Cell, CoarseModel, Model

@@ -1,4 +1,4 @@
-"""Algorithm 1: partition, split, fit cells, collect. Start reading at :meth:`FitSettings.fit`."""
+"""Algorithm 1: divide the rows into cells and fit one estimator in each. Start at `fit_park`."""
 
 import math
 import time
@@ -14,8 +14,14 @@ from torch import Tensor
 from parkrr.data import FEW_ROWS, ArraySource, CellRows, draw_indices, select_validation_rows
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap, Kernel, Radial, center_features, standardize_features
-from parkrr.park.cells import CellReport, CellResult, CellTask, fit_cell
-from parkrr.park.holdout import LeaveOneOutRows, join_left_out
+from parkrr.park.cells import (
+    CellReport,
+    CellResult,
+    CellTask,
+    LeaveOneOutRows,
+    fit_cell,
+    join_left_out,
+)
 from parkrr.park.model import CoarseModel, Model
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells, choose_centroids
 from parkrr.runtime import Engine, run_tasks
@@ -39,17 +45,7 @@ COARSE_PENALTIES = PENALTIES[PENALTIES >= 1e-8]
 COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
 ASSIGN_ROWS = 2**16  # rows routed by one task
 LARGEST_TARGET = 1e150
-LEFT_OUT_VALUES = 2**24  # of the kernel, of rows of one cell that are each left out
-
-
-class FitResult(NamedTuple):
-    """A model, a report per cell, the seconds to place and to fit the cells, and who judges."""
-
-    model: Model
-    report: list[CellReport]
-    place_seconds: float
-    cells_seconds: float
-    left_out: LeaveOneOutRows
+LEFT_OUT_VALUES = 2**24  # most kernel values of leave-one-out rows in one cell
 
 
 @dataclass(frozen=True)
@@ -60,14 +56,14 @@ class Coarse:
 
     Parameters
     ----------
-    n_centers
-        Its Nystrom centres.
-    kernel
+    n_centers : int, default=1000
+        Its Nystrom centres, at least 1.
+    kernel : Kernel or None, default=None
         Its kernel; None takes that of the cells.
 
     Examples
     --------
-    >>> from parkrr.park.algorithm import Coarse
+    >>> from parkrr import Coarse
     >>> from parkrr.kernels import Gaussian
     >>> Coarse(500, Gaussian(10.0))
     Coarse(n_centers=500, kernel=Gaussian(lengthscale=10.0))
@@ -79,10 +75,10 @@ class Coarse:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """The settings of Algorithm 1; the estimators say what each of them means."""
+    """Checked settings of Algorithm 1; the estimators document them."""
 
     kernel: Kernel
-    penalty: float
+    penalty: float  # lambda; cells are fitted with lambda n
     metric: FeatureMap | str
     n_cells: int
     n_centers: int
@@ -98,135 +94,187 @@ class FitSettings:
     engine: Engine
     seed: int
     shown: bool  # progress
+    left_out_values: int = LEFT_OUT_VALUES
+    assign_rows: int = ASSIGN_ROWS
 
-    def fit(self, rows: ArraySource) -> FitResult:
-        """Algorithm 1: line 2 chooses centroids, 3-6 divide the rows, 7-10 fit the cells.
+    @property
+    def seeds(self) -> "Seeds":
+        """Independent seeds for the random steps."""
+        return Seeds(*np.random.SeedSequence(self.seed).generate_state(4).tolist())
 
-        Rows that judge, or all if they are few, are each left out in turn.
-        """
-        start = time.perf_counter()
-        seeds = np.random.SeedSequence(self.seed).generate_state(4).tolist()
-        judging = select_validation_rows(rows, self.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
-        rows, intercept, scale = with_target_scaled(rows, self.fit_intercept, self.dtype)
-        metric = as_map(self.metric, self.kernel, rows, seeds[0])
-        rows = rows.map(partial(metric, dtype=self.dtype))
-        check_kernel_range(self.kernel, rows, self.dtype)
-        coarse, rows = self.fit_coarse(rows, judging, seeds[3])
-        centroids = self.place(rows, seeds[1])  # (Q, e)
-        centroids, cells = self.divide(rows.move_last(judging), centroids)  # Q sources
-        placed = time.perf_counter()
 
-        left_out = [int(judging[cell.index].sum()) for cell in cells]
-        fitted = self.run(self.tasks(cells, rows.total_weight, seeds[2], left_out))
-        model = Model(
-            kernel=self.kernel,
-            metric=metric,
-            centroids=centroids,
-            centers=[cell.centers for cell in fitted],
-            weights=[cell.weights * scale for cell in fitted],
-            intercept=intercept,
-            blend=self.blend,
-            coarse=coarse and replace(coarse, weights=coarse.weights * scale),
+class Seeds(NamedTuple):
+    """A seed for each random step."""
+
+    metric: int
+    centroids: int
+    cells: int
+    coarse: int
+
+
+class FitResult(NamedTuple):
+    """A model, a report of each cell, seconds, and rows with leave-one-out predictions."""
+
+    model: Model
+    report: list[CellReport]
+    partition_seconds: float
+    cells_seconds: float
+    left_out: LeaveOneOutRows
+
+
+def fit_park(settings: FitSettings, rows: ArraySource) -> FitResult:
+    """Algorithm 1 on rows in memory.
+
+    Validation rows, or all if they are few, get leave-one-out predictions.
+    """
+    start = time.perf_counter()
+    validation = select_validation_rows(rows, settings.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
+    rows, model, scale = prepare_rows(settings, rows, validation)
+
+    C = select_centroids(settings, rows, settings.seeds.centroids)  # (Q, e)  line 2
+    C, cells = divide_rows(settings, rows.move_last(validation), C)  # Q sources  lines 3-6
+    partitioned = time.perf_counter()
+
+    left_out = [int(validation[cell.index].sum()) for cell in cells]
+    tasks = make_tasks(settings, cells, rows.total_weight, settings.seeds.cells, left_out)
+    fitted = fit_cells(settings, tasks)  # lines 7-10
+
+    seconds = (partitioned - start, time.perf_counter() - partitioned)
+    return collect(replace(model, centroids=C), fitted, scale, seconds)  # line 11
+
+
+def prepare_rows(
+    settings: FitSettings, rows: ArraySource, left_out: Tensor, load: bool = False
+) -> tuple[ArraySource, Model, float]:
+    """What comes before Algorithm 1: scale the target, map the features, fit the coarse level.
+
+    Returns the rows as cells are fitted to them, with targets less intercept and coarse level over
+    a scale; a model that has no cells yet; and the scale.
+
+    The coarse level is not fitted to the rows for which `left_out` (n,) holds, unless that is all.
+    With `load`, rows are mapped once and not each time they are read, which takes memory.
+    """
+    kernel, seeds, local = settings.kernel, settings.seeds, settings.engine.local
+    rows, intercept, scale = scale_target(rows, settings.fit_intercept, settings.dtype)
+    metric = make_feature_map(settings.metric, kernel, rows, seeds.metric)
+    rows = rows.map(partial(metric, dtype=settings.dtype))
+    rows = rows.load() if load else rows
+    check_kernel_range(kernel, rows, settings.dtype)
+    coarse = None
+    if settings.coarse is not None:
+        others = (~left_out).nonzero()[:, 0]
+        seen = rows if bool(left_out.all()) else replace(rows, index=others)
+        n_centers, coarse_kernel = settings.coarse.n_centers, settings.coarse.kernel or kernel
+        level = fit_coarse(coarse_kernel, seen, n_centers, local.cores, seeds.coarse)
+        shards = rows.shards(math.ceil(rows.n_rows / settings.assign_rows))
+        values = torch.cat(local.map(lambda shard: level(shard.load().X), shards))  # (n, t)
+        rows = replace(rows, Y=rows.Y - values.to(rows.Y.dtype))
+        coarse = replace(level, weights=level.weights * scale)
+    none = torch.empty(0, 0, dtype=settings.dtype, device=rows.X.device)  # centroids come later
+    model = Model(kernel, metric, none, [], [], intercept, settings.blend, coarse)
+    return rows, model, scale
+
+
+def select_centroids(settings: FitSettings, rows: ArraySource, seed: int) -> Tensor:
+    """Line 2: centroids by the rule, eq. (7), balanced unless switched off; shape (Q, e)."""
+    kernel, rule, n_cells = settings.kernel, settings.centroids, settings.n_cells
+    if settings.balance:
+        n_cells = max(1, min(n_cells, int(rows.total_weight / LIGHTEST_CELL)))
+    n_candidates = max(settings.n_candidates or rows.n_rows, CANDIDATES_PER_CELL * n_cells)
+    sample = rows.sample(max(n_candidates, PARTITION_ROWS_PER_CELL * n_cells), seed)
+    C = choose_centroids(kernel, sample.X, rule, n_cells, n_candidates=n_candidates, seed=seed)
+    if not settings.balance or len(C) == 1:
+        return C
+    lightest = LIGHTEST_CELL * sample.total_weight / rows.total_weight
+    return balance_cells(kernel, sample.X, sample.w, C, rule=rule, lightest=lightest, seed=seed)
+
+
+def divide_rows(
+    settings: FitSettings, rows: ArraySource, centroids: Tensor
+) -> tuple[Tensor, list[ArraySource]]:
+    """Lines 3-6: the centroids of cells that have rows, and the rows of these cells."""
+    shards = rows.shards(math.ceil(rows.n_rows / settings.assign_rows))
+    work = lambda shard: assign(settings.kernel, shard.load().X, centroids)  # noqa: E731
+    cell_of = torch.cat(settings.engine.local.map(work, shards))  # (n,)
+    present = torch.bincount(cell_of, minlength=len(centroids)) > 0  # (Q,)
+    number = present.cumsum(0) - 1
+    return centroids[present], rows.split(number[cell_of], int(present.sum()))
+
+
+def make_tasks(
+    settings: FitSettings,
+    cells: Sequence[CellRows],
+    n: float,
+    seed: int,
+    left_out: Sequence[int] = (),
+) -> list[CellTask]:
+    """A task for each cell of rows that have the total weight n.
+
+    A cell has m_q = m rho_q centres (section 5) and the penalty lambda_q = lambda / rho_q
+    (Theorem 4), so that its ridge lambda_q n_q is lambda n, the same for every cell. `left_out` are
+    the rows at the end of each cell that get leave-one-out predictions.
+    """
+    seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()
+    n_threads = settings.engine.threads_per_task(len(cells))
+    tasks = []
+    for q, cell in enumerate(cells):
+        rho_q = cell.total_weight / n
+        m_q = count_centers(settings, cell, rho_q)
+        lambda_q = settings.penalty / rho_q
+        solver: Solver = Direct() if settings.solver == "direct" else settings.falkon
+        why = "asked for"
+        if settings.solver == "auto":
+            solver, why = choose_solver(cell.n_rows, m_q, cell.n_outputs, settings.falkon)
+        most = min(max(1, settings.left_out_values // m_q), solver.most_left_out(cell.n_rows))
+        h_q = min(left_out[q], most) if left_out else 0
+        tasks.append(
+            CellTask(q, cell, settings.kernel, solver, why, m_q, lambda_q, seeds[q], n_threads, h_q)
         )
-        report = [cell.report for cell in fitted]
-        seconds = (placed - start, time.perf_counter() - placed)
-        return FitResult(model, report, *seconds, join_left_out(model, fitted, scale))
-
-    def fit_coarse(
-        self, rows: ArraySource, judging: Tensor, seed: int
-    ) -> tuple[CoarseModel | None, ArraySource]:
-        """The coarse level, if there is one, and the rows with what it leaves of the target.
-
-        Rows that judge (n,) do not teach it, unless all do.
-        """
-        if self.coarse is None:
-            return None, rows
-        kernel = self.coarse.kernel or self.kernel
-        learning = rows if bool(judging.all()) else replace(rows, index=(~judging).nonzero()[:, 0])
-        how = (self.coarse.n_centers, self.engine.local.cores, seed)
-        model = coarse_model(kernel, learning, *how)
-        shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
-        parts = self.engine.local.map(lambda shard: model(shard.load().X), shards)
-        fitted = torch.cat(parts)  # (n, t)
-        return model, replace(rows, Y=rows.Y - fitted.to(rows.Y.dtype))
-
-    def place(self, rows: ArraySource, seed: int) -> Tensor:
-        """Line 2: centroids by the rule, eq. (7), balanced unless switched off; (Q, d)."""
-        n_cells = self.n_cells
-        if self.balance:
-            n_cells = max(1, min(n_cells, int(rows.total_weight / LIGHTEST_CELL)))
-        n_candidates = max(self.n_candidates or rows.n_rows, CANDIDATES_PER_CELL * n_cells)
-        sample = rows.sample(max(n_candidates, PARTITION_ROWS_PER_CELL * n_cells), seed)
-        C = choose_centroids(
-            self.kernel, sample.X, self.centroids, n_cells, n_candidates=n_candidates, seed=seed
-        )
-        if not self.balance or len(C) == 1:
-            return C
-        lightest = LIGHTEST_CELL * sample.total_weight / rows.total_weight
-        return balance_cells(
-            self.kernel, sample.X, sample.w, C, rule=self.centroids, lightest=lightest, seed=seed
-        )
-
-    def divide(self, rows: ArraySource, centroids: Tensor) -> tuple[Tensor, list[ArraySource]]:
-        """Lines 3-6: the rows of each cell that has any, and those cells' centroids."""
-        shards = rows.shards(math.ceil(rows.n_rows / ASSIGN_ROWS))
-        place = partial(assign_rows, self.kernel, centroids)
-        cell_of = torch.cat(self.engine.local.map(place, shards))  # (n,)
-        present = torch.bincount(cell_of, minlength=len(centroids)) > 0  # (Q,)
-        number = present.cumsum(0) - 1
-        return centroids[present], rows.split(number[cell_of], int(present.sum()))
-
-    def tasks(
-        self, cells: Sequence[CellRows], n: float, seed: int, left_out: Sequence[int] = ()
-    ) -> list[CellTask]:
-        """m_q = m rho_q and lambda_q = lambda / rho_q (paper, section 5 and Theorem 4).
-
-        Of each cell so many rows at the end are to be left out in turn, if any.
-        """
-        seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()
-        n_threads = self.engine.threads_per_task(len(cells))
-        tasks = []
-        for q, cell in enumerate(cells):
-            rho_q = cell.total_weight / n
-            m_q = self.centers_of(cell, rho_q)
-            solver, why = self.solver_for(cell, m_q)
-            lambda_q = self.penalty / rho_q
-            most = min(max(1, LEFT_OUT_VALUES // m_q), solver.most_left_out(cell.n_rows))
-            h_q = min(left_out[q], most) if left_out else 0
-            how = (solver, why, m_q, lambda_q, seeds[q], n_threads)
-            tasks.append(CellTask(q, cell, self.kernel, *how, h_q))
-        return tasks
-
-    def centers_of(self, cell: CellRows, rho_q: float) -> int:
-        """m_q = m rho_q, all rows at most."""
-        return min(cell.n_rows, max(1, math.ceil(self.n_centers * rho_q)))
-
-    def solver_for(self, cell: CellRows, m_q: int) -> tuple[Solver, str]:
-        if self.solver == "auto":
-            return choose_solver(cell.n_rows, m_q, cell.n_outputs, self.falkon)
-        return (Direct() if self.solver == "direct" else self.falkon), "asked for"
-
-    def run(self, tasks: list[CellTask]) -> list[CellResult]:
-        """Lines 7-10, the largest cells first, so that none is left to run alone.
-
-        A cell with more than a core's share of the work gets all cores to itself.
-        """
-        share = sum(task.work for task in tasks) / self.engine.cores
-        cores = self.engine.threads_per_task(1)
-        return run_tasks(
-            self.engine,
-            fit_cell,
-            [replace(task, n_threads=cores) if task.work > share else task for task in tasks],
-            label="fitting cells",
-            unit="rows",
-            size_of=lambda task: task.cell.n_rows,
-            work_of=lambda task: task.work,
-            alone=lambda task: task.work > share,
-            shown=self.shown,
-        )
+    return tasks
 
 
-def as_map(metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: int) -> FeatureMap:
+def count_centers(settings: FitSettings, cell: CellRows, rho_q: float) -> int:
+    """m_q = m rho_q, but at most all rows."""
+    return min(cell.n_rows, max(1, math.ceil(settings.n_centers * rho_q)))
+
+
+def fit_cells(settings: FitSettings, tasks: list[CellTask]) -> list[CellResult]:
+    """Lines 7-10, the largest cells first, so that none is left to run alone.
+
+    A cell with more than a core's share of the work gets all cores to itself.
+    """
+    engine = settings.engine
+    share = sum(task.work for task in tasks) / engine.cores
+    cores = engine.threads_per_task(1)
+    return run_tasks(
+        engine,
+        fit_cell,
+        [replace(task, n_threads=cores) if task.work > share else task for task in tasks],
+        label="fitting cells",
+        unit="rows",
+        size_of=lambda task: task.size,
+        work_of=lambda task: task.work,
+        alone=lambda task: task.work > share,
+        shown=settings.shown,
+    )
+
+
+def collect(
+    model: Model, cells: Sequence[CellResult], scale: float, seconds: tuple[float, float]
+) -> FitResult:
+    """Line 11: the estimators of all cells as one model, eq. (14), in the units of the target."""
+    model = replace(
+        model,
+        centers=[cell.centers for cell in cells],
+        weights=[cell.weights * scale for cell in cells],
+    )
+    report = [cell.report for cell in cells]
+    return FitResult(model, report, *seconds, join_left_out(model, cells, scale))
+
+
+def make_feature_map(
+    metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: int
+) -> FeatureMap:
     """The map itself, or the one of that name for these rows."""
     if isinstance(metric, FeatureMap):
         return metric
@@ -236,35 +284,29 @@ def as_map(metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: in
     return center_features(sample) if metric == "euclidean" else standardize_features(sample)
 
 
-def coarse_model(
+def fit_coarse(
     kernel: Kernel, rows: ArraySource, n_centers: int, n_threads: int, seed: int
 ) -> CoarseModel:
     """The Nystrom estimator of least cross-validation score on a sample of the rows."""
     sample = rows.sample(COARSE_ROWS * n_centers, seed)
-    drawn = draw_indices(sample.n_rows, n_centers, seed)
-    Z = sample.X[drawn]  # (m, e)
+    Z = sample.X[draw_indices(sample.n_rows, n_centers, seed)]  # (m, e)
     smallest = float(COARSE_PENALTIES[0]) * sample.total_weight
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
     order = path.gcv(COARSE_PENALTIES).argsort().cpu()
-    fits = (path.weights(penalty) for penalty in COARSE_PENALTIES[order].tolist())
-    if Z.dtype == torch.float64:
-        return CoarseModel(kernel, Z, next(fits))
-    kept = (a for a in fits if not needs_float64(kernel, sample.X, Z, a))
-    return CoarseModel(kernel, Z, next(kept, path.weights(float(PENALTIES[-1]))))
+    for penalty in COARSE_PENALTIES[order].tolist():
+        weights = path.weights(penalty)
+        if Z.dtype == torch.float64 or not needs_float64(kernel, sample.X, Z, weights):
+            return CoarseModel(kernel, Z, weights)
+    return CoarseModel(kernel, Z, path.weights(float(PENALTIES[-1])))
 
 
-def assign_rows(kernel: Kernel, centroids: Tensor, rows: ArraySource) -> Tensor:
-    """The cell of each of these rows, shape (n,)."""
-    return assign(kernel, rows.load().X, centroids)
-
-
-def with_target_scaled(
+def scale_target(
     rows: ArraySource, centre: bool, dtype: torch.dtype
 ) -> tuple[ArraySource, Tensor, float]:
     """The rows with targets centred and scaled to [-1, 1], the centre (t,) and the scale.
 
-    The problem is linear in Y, so the scale only keeps float32 from overflowing. For the
-    same reason weights are scaled to mean one, which changes nothing: lambda n follows.
+    The problem is linear in Y, so the scale only keeps float32 from overflowing. Weights are
+    scaled to mean one, which changes nothing either: the ridge lambda n is scaled with them.
     """
     Y, w = rows.Y.double(), rows.w
     largest = max(abs(float(end)) for end in Y.aminmax())
@@ -283,8 +325,8 @@ def with_target_scaled(
         mean = Y.mean(0) if w is None else w.double() @ Y / len(Y)
     Y = Y - mean
     scale = max(abs(float(end)) for end in Y.aminmax()) or 1.0
-    narrow_w = None if w is None else w.to(dtype)
-    return replace(rows, Y=Y.div_(scale).to(dtype), w=narrow_w), mean, scale
+    w = None if w is None else w.to(dtype)
+    return replace(rows, Y=Y.div_(scale).to(dtype), w=w), mean, scale
 
 
 def check_kernel_range(kernel: Kernel, rows: ArraySource, dtype: torch.dtype) -> None:

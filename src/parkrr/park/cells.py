@@ -1,65 +1,53 @@
-"""One cell: lines 8 and 9 of Algorithm 1, as a task that carries all it needs."""
+"""One cell: lines 8 and 9 of Algorithm 1, as a task that carries all it needs.
+
+A cell also returns some of its rows with leave-one-out predictions, which measure uncertainty.
+"""
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, Block, CellRows, draw_indices
+from parkrr.data import Block, CellRows, draw_indices, join_blocks
 from parkrr.errors import CellError, NotFiniteError
 from parkrr.kernels import Kernel
-from parkrr.solvers import LocalFit, LocalProblem, Solver, zero_fit
+from parkrr.park.model import Model
+from parkrr.solvers import LocalProblem, Solver, zero_fit
 
 
 @dataclass(frozen=True)
 class CellReport:
-    """How one cell was fitted.
+    """How one cell was fitted."""
 
-    Parameters
-    ----------
-    cell
-        Its number.
-    rows, weight
-        Rows, and the sum of their weights, which are scaled to mean one over all rows.
-    centers
-        Nystrom centres, m_q.
-    penalty
-        lambda_q.
-    solver, why
-        The solver, and what decided for it.
-    iterations, residual, converged
-        Of conjugate gradient; 0 and 0.0 for a direct solve.
-    rescue
-        What numerics needed: nothing, jitter or a spectral cut-off of K_mm, products in
-        float64 after those in float32 led nowhere.
-    seconds
-        Wall time of the cell.
-    error
-        Root mean squared error of its rows that were each left out, None if there were none.
-    outgrown
-        Whether updates have brought it four times the rows that its centres were drawn for.
-    """
-
-    cell: int
+    cell: int  # its number
     rows: int
-    weight: float
-    centers: int
-    penalty: float
+    weight: float  # of its rows; weights are scaled to mean one over all rows
+    centers: int  # Nystrom centres, m_q
+    penalty: float  # lambda_q
     solver: str
-    why: str
-    iterations: int
-    residual: float
+    why: str  # what decided for the solver
+    iterations: int  # of conjugate gradient; 0 for a direct solve
+    residual: float  # of conjugate gradient; 0.0 for a direct solve
     converged: bool
+    # What numerics needed: nothing, jitter or a spectral cut-off of K_mm, products in float64
+    # after those in float32 led nowhere.
     rescue: str
-    seconds: float
-    error: float | None = None
-    outgrown: bool = False
+    seconds: float  # wall time
+    error: float | None = None  # root mean squared leave-one-out error, None without such rows
+    outgrown: bool = False  # whether updates brought four times the rows its centres were drawn for
 
-    def judged(self, error: float | None) -> "CellReport":
-        """The same with that error."""
-        return replace(self, error=error)
+    @property
+    def ridge(self) -> float:
+        """lambda_q n_q = lambda n, the same for every cell."""
+        return self.penalty * self.weight
+
+
+def local_penalty(ridge: float, n_q: float) -> float:
+    """lambda_q of a cell with rows of weight n_q: lambda n / n_q."""
+    return ridge / max(n_q, 1e-300)
 
 
 @dataclass(frozen=True)
@@ -75,7 +63,16 @@ class CellTask:
     lambda_q: float
     seed: int
     n_threads: int
-    n_left_out: int = 0
+    n_left_out: int = 0  # rows at the end of the cell, for leave-one-out predictions
+
+    @property
+    def name(self) -> str:
+        """Of its result in a checkpoint."""
+        return f"cell-{self.q:06d}"
+
+    @property
+    def size(self) -> int:
+        return self.cell.n_rows
 
     @property
     def work(self) -> int:
@@ -83,32 +80,43 @@ class CellTask:
 
 
 class CellResult(NamedTuple):
-    """A local estimator, eq. (13), how it was found, and rows that it was asked to leave out."""
+    """A local estimator, eq. (13), how it was fitted, and rows with leave-one-out predictions."""
 
-    centers: Tensor  # (m_q, d)
+    centers: Tensor  # (m_q, e)
     weights: Tensor  # (m_q, t)
     report: CellReport
     rows: Block | None = None  # h of them
-    change: Tensor | None = None  # (h, t)  of predictions of each, left out
+    change: Tensor | None = None  # (h, t)  prediction of each less its leave-one-out prediction
 
 
 def fit_cell(task: CellTask) -> CellResult:
     """Lines 8-9: draw the centres of a cell, eq. (11), and solve its local problem, eq. (8)."""
     try:
-        return fit_loaded_cell(task)
+        return solve_cell(task)
     except Exception as error:
         raise CellError(task.q, task.cell.n_rows, str(error)) from error
 
 
-def fit_loaded_cell(task: CellTask) -> CellResult:
-    """As `fit_cell`, without naming the cell when something fails."""
+def solve_cell(task: CellTask) -> CellResult:
+    """As `fit_cell`, without the name of the cell in errors."""
     start = time.perf_counter()
-    cell = task.cell.load()
-    fit, centers = solved(task, cell)
+    cell, h = task.cell.load(), task.n_left_out
+    # Rows with leave-one-out predictions are centres only if the others are too few.
+    others = cell.n_rows - h
+    drawn = draw_indices(others if task.m_q <= others else cell.n_rows, task.m_q, task.seed)
+    drawn = drawn.to(cell.X.device)
+    Z = cell.X[drawn]  # (m_q, e)
+    if float(task.kernel.diag(Z).max()) == 0:
+        fit = zero_fit(Z, cell.n_outputs, h)
+    else:
+        w = None if cell.w is None else cell.w[drawn].double()
+        w = None if w is None else w / w.mean()
+        ridge = task.lambda_q * cell.total_weight
+        fit = task.solver.solve(LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h))
     if not bool(torch.isfinite(fit.weights).all()):
         raise NotFiniteError(
-            f"weights must be finite, but overflowed at penalty {task.lambda_q:.1e} of this "
-            f"cell; scale the features, or raise the penalty"
+            f"weights must be finite, but overflowed at penalty {task.lambda_q:.1e} of this cell; "
+            f"scale the features, or raise the penalty"
         )
     report = CellReport(
         cell=task.q,
@@ -124,23 +132,49 @@ def fit_loaded_cell(task: CellTask) -> CellResult:
         rescue=fit.rescue,
         seconds=time.perf_counter() - start,
     )
-    found = CellResult(centers.to(fit.dtype), fit.weights, report)
-    if not task.n_left_out:
-        return found
-    return found._replace(rows=cell.block(slice(-task.n_left_out, None)), change=fit.change)
+    result = CellResult(Z.to(fit.dtype), fit.weights, report)
+    return result._replace(rows=cell.block(slice(-h, None)), change=fit.change) if h else result
 
 
-def solved(task: CellTask, cell: ArraySource) -> tuple[LocalFit, Tensor]:
-    """The local estimator, and its centres (m_q, d), which rows left out are not if others do."""
-    others = cell.n_rows - task.n_left_out
-    drawn = draw_indices(others if task.m_q <= others else cell.n_rows, task.m_q, task.seed)
-    drawn = drawn.to(cell.X.device)
-    centers = cell.X[drawn]  # (m_q, d)
-    if float(task.kernel.diag(centers).max()) == 0:
-        return zero_fit(centers, cell.n_outputs, task.n_left_out), centers
-    w = None if cell.w is None else cell.w[drawn].double()
-    w = None if w is None else w / w.mean()
-    ridge = task.lambda_q * cell.total_weight
-    threads, left_out = task.n_threads, task.n_left_out
-    problem = LocalProblem(task.kernel, cell, centers, w, ridge, threads, left_out)
-    return task.solver.solve(problem), centers
+@dataclass(frozen=True)
+class LeaveOneOutRows:
+    """Rows of the fit with what is needed for their leave-one-out predictions.
+
+    Other cells, which may have a share in a prediction, were not fitted to the row, nor was the
+    coarse level, unless there are so few rows that it was fitted to all.
+    """
+
+    X: Tensor  # (h, e)  mapped, rows of one cell together
+    Y: Tensor  # (h, t)
+    w: Tensor | None  # (h,)
+    cell: Tensor  # (h,)  in ascending order
+    change: Tensor  # (h, t)  prediction of their own cell less that of its fit without the row
+
+    @property
+    def weights(self) -> Tensor:
+        """Weights of mean one, shape (h,)."""
+        w = self.Y.new_ones(len(self.Y)) if self.w is None else self.w.double()
+        return w / w.mean()
+
+    def predictions(self, model: Model, n_threads: int) -> Tensor:
+        """The leave-one-out prediction of each row, shape (h, t)."""
+        fitted = model.apply_in_chunks(model.evaluate, self.X, n_threads)
+        row, cell, share = model.blend.cell_shares(model.centroid_distances, self.X)  # (p,) each
+        own = cell == self.cell[row]
+        own_share = self.change.new_zeros(len(self.X))  # (h,)  of the row's own cell
+        own_share.index_add_(0, row[own], share[own].double())
+        return fitted - own_share[:, None] * self.change
+
+
+def join_left_out(model: Model, results: Sequence[CellResult], scale: float) -> LeaveOneOutRows:
+    """The leave-one-out rows of all cells, with targets in the units of the user."""
+    X, Y, w = join_blocks([cell.rows for cell in results if cell.rows is not None]).block(
+        slice(None)
+    )
+    counts = [0 if cell.rows is None else len(cell.rows.X) for cell in results]
+    changes = [cell.change for cell in results if cell.change is not None]
+    Y = Y.double() * scale + model.intercept
+    if model.coarse is not None:
+        Y = Y + model.coarse(X)
+    cell_of = torch.repeat_interleave(torch.tensor(counts, device=X.device))
+    return LeaveOneOutRows(X, Y, w, cell_of, torch.cat(changes) * scale)

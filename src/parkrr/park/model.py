@@ -1,7 +1,7 @@
-"""The fitted model: tensors, and Algorithm 2.
+"""The fitted model, and Algorithm 2: find the cell of a row, evaluate the estimator of that cell.
 
-Knows no training data: centroids, the centres and weights of every cell, and of the coarse
-level if there is one.
+A model holds centroids, the centres and weights of every cell, and those of the coarse level if
+there is one. Of the training rows it holds only the centres.
 """
 
 import threading
@@ -14,61 +14,45 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import group_by_cell
+from parkrr.data import Block, group_by_cell
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
 from parkrr.partition import HARD, Blend
 from parkrr.runtime import map_on_threads, torch_threads
 
-# Features routed together: enough that a cell finds hundreds of its rows in one run (466,000
-# rows of 9 features), and some five times this memory a thread.
-RUN_BYTES = 2**24
-PREPARED_BYTES = 2**28  # of cells: a million centres of 9 features take 53 MB
-DERIVED = ("cells", "compass", "origins", "lifter")  # more than twice the size of the model
-FEW_ROWS = 200  # which one thread answers at once
+# Bytes of features that are evaluated together: enough that a cell gets hundreds of its rows in one
+# chunk (466,000 rows of 9 features). A thread takes some five times this memory.
+CHUNK_BYTES = 2**24
+PREPARED_BYTES = 2**28  # of prepared cells: a million centres of 9 features take 53 MB
+FEW_ROWS = 200  # that one thread predicts at once
 
 
 @dataclass(frozen=True)
 class Model:
-    """ParK's estimator, eq. (14).
-
-    Parameters
-    ----------
-    kernel
-        The kernel.
-    metric
-        The map from rows (n, d) to what the kernel sees, (n, e).
-    centroids
-        Shape (Q, e).
-    centers, weights
-        Nystrom centres and coefficients of every cell, Q tensors (m_q, e) and (m_q, t).
-    intercept
-        Added to every prediction, shape (t,).
-    blend
-        How many of the nearest cells answer, and how their answers are weighed.
-    coarse
-        A model of all rows, whose residual the cells were fitted to.
-    """
+    """ParK's estimator, eq. (14)."""
 
     kernel: Kernel
-    metric: FeatureMap
-    centroids: Tensor
-    centers: list[Tensor]
-    weights: list[Tensor]
-    intercept: Tensor
-    blend: Blend = HARD
-    coarse: "CoarseModel | None" = None
+    metric: FeatureMap  # from rows (n, d) to what the kernel takes, (n, e)
+    centroids: Tensor  # (Q, e)
+    centers: list[Tensor]  # Nystrom centres of every cell, Q times (m_q, e)
+    weights: list[Tensor]  # their coefficients, Q times (m_q, t)
+    intercept: Tensor  # (t,)  added to every prediction
+    blend: Blend = HARD  # how many of the nearest cells predict a row, and with what shares
+    coarse: "CoarseModel | None" = None  # of all rows; cells were fitted to its residual
+
+    # Prepared when first needed: together more than twice the size of the model.
 
     @cached_property
-    def cells(self) -> "Cells":
-        """K(., centres) and coefficients of every cell, prepared when it is first asked for."""
-        return Cells(self.kernel, self.centers, self.weights)
+    def cells(self) -> "PreparedCells":
+        """K(., centres) and coefficients of every cell."""
+        return PreparedCells(self.kernel, self.centers, self.weights)
 
     @cached_property
     def origins(self) -> Tensor:
-        """The point from which each cell measures rows, shape (Q, d)."""
+        """The point from which each cell measures rows, shape (Q, e)."""
         zero = torch.zeros_like(self.centroids[0])
-        return torch.stack([(zero + cell.section.origin).to(zero.dtype) for cell in self.cells])
+        origins = (zero + cell.kernel_block.origin for cell in self.cells)
+        return torch.stack([origin.to(zero.dtype) for origin in origins])
 
     @cached_property
     def centroid_distances(self) -> KernelBlock:
@@ -76,41 +60,56 @@ class Model:
         return self.kernel.distance(self.centroids)
 
     @cached_property
-    def lifter(self) -> KernelBlock:
-        """Lifts rows of all cells at once."""
+    def augmenter(self) -> KernelBlock:
+        """Augments rows of all cells at once."""
         return self.kernel.against(self.centroids)
 
     def __getstate__(self) -> dict[str, object]:
-        state = {key: value for key, value in self.__dict__.items() if key not in DERIVED}
-        # Those of a loaded model are views of a file, and would travel with all of it each.
-        for name in ("centers", "weights"):
-            state[name] = in_own_memory(getattr(self, name))
+        """Fields alone, nothing prepared."""
+        state: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("centers", "weights"):  # of a loaded model: views of a file, pickled whole
+            state[name] = [
+                tensor.clone() if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
+                for tensor in getattr(self, name)
+            ]
         return state
 
-    def with_weights(self, weights: list[Tensor], touched: list[int]) -> "Model":
-        """The model with other coefficients in the touched cells; what is prepared stays so."""
-        found = replace(self, weights=weights)
-        prepared = {name: self.__dict__[name] for name in DERIVED if name in self.__dict__}
+    def replace_weights(self, weights: list[Tensor], changed: list[int]) -> "Model":
+        """The model with other coefficients in the changed cells; what is prepared stays so."""
+        model = replace(self, weights=weights)
+        names = {field.name for field in fields(self)}
+        prepared = {name: value for name, value in self.__dict__.items() if name not in names}
         if "cells" in prepared:
-            prepared["cells"] = self.cells.with_weights(weights, touched)
-        found.__dict__.update(prepared)
-        return found
+            prepared["cells"] = self.cells.replace_weights(weights, changed)
+        model.__dict__.update(prepared)
+        return model
 
-    def narrowed(self, X: Tensor) -> Tensor:
-        """Rows as the cells see them."""
+    def map_rows(self, X: Tensor) -> Tensor:
+        """Rows X (n, d) as the kernel takes them, shape (n, e)."""
         return self.metric(X.to(self.centroids.device), self.centroids.dtype)
+
+    def residual(self, rows: Block, scale: float = 1.0) -> Block:
+        """Rows as the cells are fitted to them.
+
+        Features are mapped, and targets are what intercept and coarse level leave, over `scale`.
+        """
+        X = self.map_rows(rows.X)
+        Y = (rows.Y.to(X.device).double() - self.intercept) / scale
+        if self.coarse is not None:
+            Y = Y - self.coarse(X) / scale
+        return Block(X, Y, None if rows.w is None else rows.w.to(X.device).double())
 
     def route(self, X: Tensor) -> Tensor:
         """The cell of each row of X (n, d), shape (n,): line 1 of Algorithm 2."""
-        return self.cell_of(self.narrowed(X))
+        return self.assign(self.map_rows(X))
 
-    def cell_of(self, X: Tensor) -> Tensor:
+    def assign(self, X: Tensor) -> Tensor:
         """The cell of each mapped row of X (n, e), shape (n,)."""
         return self.centroid_distances.argmin(X)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
-        """Line 2 of Algorithm 2 for each row of X (n, d): its cell or several, blended, (n, t)."""
-        out = self.in_runs(lambda run: self.at(self.narrowed(run)), X, n_threads)
+        """Algorithm 2 for each row of X (n, d), shape (n, t)."""
+        out = self.apply_in_chunks(lambda rows: self.evaluate(self.map_rows(rows)), X, n_threads)
         if not np.isfinite(out.cpu().numpy()).all():  # a sixth of the time of torch for one row
             raise NotFiniteError(
                 f"predictions must be finite, but {self.kernel!r} overflowed on rows with values "
@@ -118,45 +117,55 @@ class Model:
             )
         return out
 
-    def in_runs(self, work: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Tensor:
-        """work(rows) of runs of rows X (n, d) on some threads, one after the other, (n, ...)."""
+    def apply_in_chunks(
+        self,
+        work: Callable[[Tensor], Tensor],
+        X: Tensor,
+        n_threads: int,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Tensor:
+        """work(rows) of chunks of the rows X (n, d) on some threads, joined in order, (n, ...)."""
         if len(X) <= FEW_ROWS:  # threads take longer to wake than all of them: 20 us for an exp
             with torch_threads(1):
                 return work(X)
-        longest = max(1, RUN_BYTES // (self.centroids.element_size() * X.shape[1]))
+        longest = max(1, chunk_bytes // (self.centroids.element_size() * X.shape[1]))
         rows = min(longest, max(1, -(-len(X) // n_threads)))
         return torch.cat(map_on_threads(work, torch.split(X, rows), n_threads))
 
-    def at(self, X: Tensor) -> Tensor:
-        """Values at mapped rows X (n, e), sorted on the way so that each cell is met once."""
+    def evaluate(self, X: Tensor) -> Tensor:
+        """Line 2 of Algorithm 2: the model at mapped rows X (n, e), shape (n, t).
+
+        Rows are sorted by cell on the way, so that each cell is used once.
+        """
         if len(X) == 1:
-            return self.at_one(X)
-        answers = self.blend.cell_shares(self.centroid_distances, X)
-        order, counts = group_by_cell(answers.cell, len(self.centroids))
-        row, cell_of = answers.row[order], answers.cell[order]
+            return self.evaluate_one(X)
+        row, cell_of, share = self.blend.cell_shares(self.centroid_distances, X)  # (p,) each
+        order, counts = group_by_cell(cell_of, len(self.centroids))
+        row, cell_of = row[order], cell_of[order]
         values = X.new_empty(len(row), len(self.intercept))
-        for q, at, K in self.kernel_values(X.index_select(0, row), cell_of, counts):
+        for q, part, K in self.kernel_values(X.index_select(0, row), cell_of, counts):
             w = self.cells[q].weights
             if w.dtype == X.dtype:
-                torch.mm(K, w, out=values[at])
+                torch.mm(K, w, out=values[part])
             else:
-                values[at] = (K @ w).to(X.dtype)
-        shares = answers.share[order].double()
+                values[part] = (K @ w).to(X.dtype)
         out = torch.zeros(len(X), len(self.intercept), dtype=torch.float64, device=X.device)
-        out.index_add_(0, row, values.double() * shares[:, None]).add_(self.intercept)
+        out.index_add_(0, row, values.double() * share[order].double()[:, None])
+        out.add_(self.intercept)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
-    def at_one(self, X: Tensor) -> Tensor:
-        """The value at one mapped row X (1, e), (1, t): nothing to sort, so half the time."""
+    def evaluate_one(self, X: Tensor) -> Tensor:
+        """As `evaluate`, of one row X (1, e): there is nothing to sort, which halves the time."""
         if self.blend.n_blended(len(self.centroids)) == 1:
             D = self.centroid_distances(X)  # (1, Q)
             cells, shares = [int(D.cpu().numpy().argmin())], [1.0]
         else:
-            _, *answers = self.blend.cell_shares(self.centroid_distances, X)
-            cells, shares = [of_cells.tolist() for of_cells in answers]
+            _, cell_of, share = self.blend.cell_shares(self.centroid_distances, X)
+            cells, shares = cell_of.tolist(), share.tolist()
         out = self.intercept
-        for (section, w), share in zip([self.cells[q] for q in cells], shares, strict=True):
-            out = torch.add(out, section(X) @ w, alpha=share)
+        for q, share_q in zip(cells, shares, strict=True):
+            kernel_block, w = self.cells[q]
+            out = torch.add(out, kernel_block(X) @ w, alpha=share_q)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
     def kernel_values(
@@ -164,48 +173,48 @@ class Model:
     ) -> Iterator[tuple[int, slice, Tensor]]:
         """K of rows X (n, e), sorted by cell, against the centres of their own cell.
 
-        A block at a time: the cell, which rows, and values (b, m_q) in room that is used again.
+        In blocks that fit the cache: the cell, the positions of the rows, and values (b, m_q) in
+        memory that the next block uses again.
         """
-        A = self.lifter.augment(X, self.origins.index_select(0, cell_of))  # (n, d')
-        pieces = self.pieces(counts)
-        lengths = [piece.rows for piece in pieces]
-        starts = np.cumsum([0, *lengths[:-1]]).tolist()
-        radii, room = self.lifter.radii(A, starts), Workspace()
-        blocks = zip(pieces, starts, radii, torch.split(A, lengths), strict=True)
-        for piece, start, radius, part in blocks:
-            section, w = self.cells[piece.cell]
-            at = slice(start, start + piece.rows)
+        A = self.augmenter.augment(X, self.origins.index_select(0, cell_of))  # (n, d')
+        cells, starts, lengths, start = list[int](), list[int](), list[int](), 0
+        for q, count in enumerate(counts):
+            if not count:
+                continue
+            Z = self.centers[q]
+            rows = block_rows(len(Z), Z.element_size(), count)
+            for done in range(0, count, rows):
+                cells.append(q)
+                starts.append(start + done)
+                lengths.append(min(rows, count - done))
+            start += count
+        radii, workspace = self.augmenter.radii(A, starts), Workspace()
+        blocks = zip(cells, starts, radii, torch.split(A, lengths), strict=True)
+        for q, start, radius, rows_A in blocks:
+            kernel_block, w = self.cells[q]
+            part = slice(start, start + len(rows_A))
             if w.dtype == A.dtype:
-                buffers = room.buffers(section, piece.rows)
-                yield piece.cell, at, section.values(part, buffers, section.no_underflow(radius))
+                buffers = workspace.buffers(kernel_block, len(rows_A))
+                safe = kernel_block.no_underflow(radius)
+                yield (
+                    q,
+                    part,
+                    kernel_block.values(rows_A, buffers, safe),
+                )
             else:  # a cell whose products had to be float64
-                yield piece.cell, at, section(X[at])
-
-    def pieces(self, counts: list[int]) -> "list[Piece]":
-        """Blocks that fit the cache, when rows are sorted by cell."""
-        pieces = []
-        for q, count in ((q, count) for q, count in enumerate(counts) if count):
-            rows = block_rows(len(self.centers[q]), self.centers[q].element_size(), count)
-            pieces += [Piece(q, min(rows, count - done)) for done in range(0, count, rows)]
-        return pieces
+                yield q, part, kernel_block(X[part])
 
 
 @dataclass(frozen=True)
 class CoarseModel:
-    """One Nystrom estimator of all rows.
-
-    Parameters
-    ----------
-    kernel, centers, weights
-        The kernel, centres (m, e) and coefficients (m, t).
-    """
+    """One Nystrom estimator of all rows."""
 
     kernel: Kernel
-    centers: Tensor
-    weights: Tensor
+    centers: Tensor  # (m, e)
+    weights: Tensor  # (m, t)
 
     @cached_property
-    def section(self) -> KernelBlock:
+    def kernel_block(self) -> KernelBlock:
         """K(., centres)."""
         return self.kernel.against(self.centers)
 
@@ -214,90 +223,82 @@ class CoarseModel:
 
     def __call__(self, X: Tensor) -> Tensor:
         """Its values at mapped rows X (n, e), shape (n, t)."""
-        section = self.section
-        w = self.weights.to(self.centers.dtype)
-        rows = section.block_rows(len(X))
-        parts = [section(part) @ w for part in torch.split(X, rows)]
-        return torch.cat(parts).double()
-
-
-class Piece(NamedTuple):
-    """Some rows of one cell."""
-
-    cell: int
-    rows: int
+        K, w = self.kernel_block, self.weights.to(self.centers.dtype)
+        parts = torch.split(X, K.block_rows(len(X)))
+        return torch.cat([K(part) @ w for part in parts]).double()
 
 
 class Cell(NamedTuple):
-    """A local estimator, eq. (13), ready for lifted rows."""
+    """A local estimator, eq. (13), prepared for lifted rows."""
 
-    section: KernelBlock
+    kernel_block: KernelBlock
     weights: Tensor  # (m_q, t)
 
 
-def in_own_memory(tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors, each in memory that holds nothing else."""
-    return [t.clone() if t.untyped_storage().nbytes() > t.nbytes else t for t in tensors]
+class PreparedCells(Sequence[Cell]):
+    """Cells that are prepared when they are first used, and kept up to a number of bytes.
 
-
-class Cells(Sequence[Cell]):
-    """Cells that are prepared when they are first asked for, and kept while there is room.
-
-    All of them take more room than the model, and of a model file no two processes can share
-    them. Beyond `PREPARED_BYTES` a thread keeps only the last, and preparing one again takes
-    as long as predicting 80 rows of it (2,000 centres of 9 features: 0.13 ms).
+    All of them take more memory than the model, and processes that load one file share the model
+    but not these. Beyond `max_bytes` a thread keeps only the last one, and preparing a cell again
+    takes as long as predicting 80 rows of it (2,000 centres of 9 features: 0.13 ms).
     """
 
-    def __init__(self, kernel: Kernel, centers: list[Tensor], weights: list[Tensor]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        centers: list[Tensor],
+        weights: list[Tensor],
+        max_bytes: int = PREPARED_BYTES,
+    ) -> None:
         self.kernel, self.centers, self.weights = kernel, centers, weights
-        self.kept: list[Cell | None] = [None] * len(centers)
-        self.room = PREPARED_BYTES
+        self.prepared: list[Cell | None] = [None] * len(centers)
+        self.bytes_left = max_bytes
         self.last = threading.local()
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.prepared)
 
     def __getitem__(self, q: int) -> Cell:  # type: ignore[override]
-        cell = self.kept[q]
+        cell = self.prepared[q]
         if cell is not None:
             return cell
-        number, cell = getattr(self.last, "cell", (-1, None))
-        if cell is None or number != q:
-            cell = self.prepared(q)
+        last, cell = getattr(self.last, "cell", (-1, None))
+        if cell is None or last != q:
+            cell = self.prepare(q)
         return cell
 
-    def with_weights(self, weights: list[Tensor], touched: list[int]) -> "Cells":
-        """The same with other coefficients in the touched cells."""
-        found = Cells(self.kernel, self.centers, weights)
-        found.kept, found.room = list(self.kept), self.room
-        for q in touched:
-            cell = found.kept[q]
-            if cell is not None:  # its section depends on centres alone
-                found.kept[q] = Cell(cell.section, weights[q].to(cell.weights.dtype))
-        return found
-
-    def prepared(self, q: int) -> Cell:
-        """Cell q, made ready now."""
-        Z, w = self.centers[q], self.weights[q]
-        cell = Cell(self.kernel.against(Z), w.to(Z.dtype))
+    def prepare(self, q: int) -> Cell:
+        """Cell q, prepared now and kept if there is room."""
+        Z = self.centers[q]
+        cell = Cell(self.kernel.against(Z), self.weights[q].to(Z.dtype))
         self.last.cell = (q, cell)
-        taken = cell.section.fixed.nbytes + cell.weights.nbytes
-        if taken <= self.room:
-            self.room -= taken
-            self.kept[q] = cell
+        n_bytes = cell.kernel_block.fixed.nbytes + cell.weights.nbytes
+        if n_bytes <= self.bytes_left:
+            self.bytes_left -= n_bytes
+            self.prepared[q] = cell
         return cell
+
+    def replace_weights(self, weights: list[Tensor], changed: list[int]) -> "PreparedCells":
+        """The same with other coefficients in the changed cells."""
+        cells = PreparedCells(self.kernel, self.centers, weights, self.bytes_left)
+        cells.prepared = list(self.prepared)
+        for q in changed:
+            cell = cells.prepared[q]
+            if cell is not None:  # its kernel block depends on centres alone
+                cells.prepared[q] = Cell(cell.kernel_block, weights[q].to(cell.weights.dtype))
+        return cells
 
 
 class Workspace:
-    """Memory for kernel blocks of any shape, taken once and handed out as views."""
+    """Memory for kernel blocks of any shape, allocated once and used through views."""
 
     def __init__(self) -> None:
         self.flat: list[Tensor] = []
 
-    def buffers(self, section: KernelBlock, rows: int) -> list[Tensor]:
-        """Room for `rows` rows of that section."""
-        m = section.fixed.shape[1]
+    def buffers(self, kernel_block: KernelBlock, rows: int) -> list[Tensor]:
+        """Buffers (rows, m) for values of that kernel block."""
+        m = kernel_block.fixed.shape[1]
         if not self.flat or self.flat[0].numel() < rows * m:
-            size = max(rows, section.block_rows(2**30)) * m
-            self.flat = [section.fixed.new_empty(size) for _ in range(section.n_buffers)]
+            size = max(rows, kernel_block.block_rows(2**30)) * m
+            self.flat = [kernel_block.fixed.new_empty(size) for _ in range(kernel_block.n_buffers)]
         return [buffer.as_strided((rows, m), (m, 1)) for buffer in self.flat]

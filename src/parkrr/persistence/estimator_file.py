@@ -22,8 +22,6 @@ from parkrr.park import (
     Coarse,
     CoarseModel,
     Model,
-    plain_sums,
-    sums_from,
 )
 from parkrr.partition import Blend
 from parkrr.persistence.model_file import (
@@ -135,7 +133,7 @@ def encode_estimator(
         uncertainty = estimator.calibration_.to_dict()  # type: ignore[attr-defined]
     tensors |= rows_to_tensors(estimator.validation_rows_, getattr(estimator, "classes_", None))
     if estimator.statistics_ is not None:
-        statistics, sums = plain_sums(estimator.statistics_)
+        statistics, sums = estimator.statistics_.to_tensors()
         tensors |= {f"sums.{name}": tensor for name, tensor in sums.items()}
     facts = {
         "estimator": kind,
@@ -183,10 +181,8 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
         if facts[name] is not None:
             attributes[name] = np.array(decode_numbers(facts[name]), dtype=dtype)
     if facts["statistics"] is not None:
-        sizes, sums = [len(Z) for Z in model.centers], select_prefix(more, "sums.")
-        attributes["statistics_"] = sums_from(
-            facts["statistics"], sums, sizes, len(model.intercept)
-        )
+        sums = select_prefix(more, "sums.")
+        attributes["statistics_"] = CellStatistics.from_tensors(facts["statistics"], sums, model)
     uncertainty = facts["uncertainty"]
     if classes is None:
         attributes["one_output_"] = facts["one_output"]

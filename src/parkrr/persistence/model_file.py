@@ -169,6 +169,6 @@ def round_centers(model: Model, dtype: torch.dtype) -> tuple[Model, float]:
     rounded = replace(model, centers=[Z.to(dtype).to(Z.dtype) for Z in model.centers])
     Z = torch.cat([Z.to(model.centroids.dtype) for Z in model.centers])  # (m, e)
     Z = Z[draw_indices(len(Z), min(len(Z), COMPARED_CENTERS), 0).to(Z.device)]
-    before, after = model.at(Z), rounded.at(Z)  # (2000, t)
+    before, after = model.evaluate(Z), rounded.evaluate(Z)  # (2000, t)
     spread = (before - before.mean(0)).square().mean().sqrt()
     return rounded, float((after - before).square().mean().sqrt() / spread.clamp_min(1e-300))

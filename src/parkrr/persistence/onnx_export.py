@@ -363,13 +363,13 @@ class ExportedCells:
         self.kernel, self.dtype = kernel, own[0].weights.dtype
         self.stops = graph.constant(np.cumsum(sizes))
         self.starts = graph.constant(np.cumsum(sizes) - sizes)
-        matrices, biases = zip(*(split_bias(cell.section) for cell in own), strict=True)
+        matrices, biases = zip(*(split_bias(cell.kernel_block) for cell in own), strict=True)
         self.matrix = graph.constant(np.concatenate(matrices))  # (m, d')
         self.bias = graph.constant(np.concatenate(biases))  # (m,)
         weights = [to_array(cell.weights, self.dtype) for cell in own]
         self.weights = graph.constant(np.concatenate(weights))  # (m, t)
         if isinstance(kernel, Radial):
-            origins = [torch.as_tensor((cell or own[0]).section.origin) for cell in cells]
+            origins = [torch.as_tensor((cell or own[0]).kernel_block.origin) for cell in cells]
             stacked = np.stack([to_array(origin, self.dtype) for origin in origins])
             self.width, self.origins = stacked.shape[1], graph.constant(stacked)  # (Q, e)
 

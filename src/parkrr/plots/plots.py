@@ -127,9 +127,9 @@ def plot_partition(model: FittedEstimator, X: Any = None, *, ax: "Axes | None" =
     'direction 2 (4%), mostly x1'
     """
     inner, plane = check_fitted(model).model_, leading_plane(model)
-    Z = torch.cat(inner.centers) if X is None else inner.narrowed(model._rows(X))
+    Z = torch.cat(inner.centers) if X is None else inner.map_rows(model._rows(X))
     Z = Z[draw_indices(len(Z), POINTS, 0)].to(inner.centroids.dtype)
-    cell_of, Q = inner.cell_of(Z).cpu().numpy(), len(inner.centroids)
+    cell_of, Q = inner.assign(Z).cpu().numpy(), len(inner.centroids)
     ax = new_axes(ax)
     x, y = plane.coordinates(inner, Z)
     ax.scatter(x, y, c=cell_of % 10, cmap="tab10", vmin=0, vmax=9, s=8, alpha=0.8, linewidths=0)

@@ -13,7 +13,16 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, join_blocks
 from parkrr.kernels import FeatureMap, Radial
-from parkrr.park import Coarse, FitSettings, Model, coarse_model
+from parkrr.park import (
+    Coarse,
+    FitSettings,
+    Model,
+    divide_rows,
+    fit_cells,
+    fit_coarse,
+    make_tasks,
+    select_centroids,
+)
 from parkrr.partition import HARD, Blend
 from parkrr.tuning.log import TuningLog
 
@@ -81,9 +90,9 @@ class BlendTrial:
         settings, cells, coarse = self.settings, self.cells, None
         if level is not None:
             kernel, cores = level.kernel or settings.kernel, settings.engine.cores
-            coarse = coarse_model(kernel, self.rest, level.n_centers, cores, settings.seed)
+            coarse = fit_coarse(kernel, self.rest, level.n_centers, cores, settings.seed)
             cells = [replace(c, Y=c.Y - coarse(c.X).to(c.Y.dtype)) for c in cells]
-        fitted = settings.run(settings.tasks(cells, self.n, settings.seed))
+        fitted = fit_cells(settings, make_tasks(settings, cells, self.n, settings.seed))
         return Model(
             kernel=settings.kernel,
             metric=FeatureMap(),
@@ -124,7 +133,7 @@ def choose_levels(
 
 def prepare_blend_trial(settings: FitSettings, rows: ArraySource) -> BlendTrial:
     """All cells of these mapped rows, or those around a few centroids, with their rows divided."""
-    centroids, cells = settings.divide(rows, settings.place(rows, settings.seed))
+    centroids, cells = divide_rows(settings, rows, select_centroids(settings, rows, settings.seed))
     fitted = list(range(len(cells)))
     validated = set(fitted)
     if len(cells) > ALL_CELLS:  # compare the cells whose neighbours are all fitted

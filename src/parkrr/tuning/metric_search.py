@@ -16,7 +16,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, validation_positions
 from parkrr.kernels import Radial
-from parkrr.park import FitSettings
+from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
 from parkrr.tuning.log import Candidate, OpenChoices, TuningLog
 from parkrr.tuning.metric_descent import MetricDescent
@@ -184,7 +184,7 @@ class MetricSearch:
             centroids="uniform",
             n_candidates=1,
         )
-        _, cells = settings.divide(rows, settings.place(rows, self.seed))
+        _, cells = divide_rows(settings, rows, select_centroids(settings, rows, self.seed))
         comparison_cells = draw_comparison_cells(
             cells,
             self.is_validation,

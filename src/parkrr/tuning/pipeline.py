@@ -19,7 +19,7 @@ import torch
 
 from parkrr.data import FEW_ROWS, ArraySource, canonical_order, merge_copies
 from parkrr.kernels import FeatureMap, add_normal_scores
-from parkrr.park import METRIC_ROWS, FitSettings, as_map, with_target_scaled
+from parkrr.park import METRIC_ROWS, FitSettings, make_feature_map, scale_target
 from parkrr.runtime import Tick
 from parkrr.solvers import PENALTIES
 from parkrr.tuning.blend_trial import choose_levels
@@ -54,7 +54,7 @@ def tune(
     # Few rows are left out in turn: with all their copies, or each would predict itself.
     rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
     rows = ArraySource(*rows.block(canonical_order(rows)))
-    rows, _, _ = with_target_scaled(rows, settings.fit_intercept, settings.dtype)
+    rows, _, _ = scale_target(rows, settings.fit_intercept, settings.dtype)
     deadline = time.perf_counter() + seconds
 
     candidates = search_sample(settings, choices, rows, seeds, log)
@@ -111,7 +111,7 @@ def first_maps(choices: OpenChoices, rows: ArraySource, seed: int) -> list[tuple
     if isinstance(choices.metric, FeatureMap):
         return [(choices.metric, "given")]
     name = "standard" if choices.metric in ("learned", "auto") else choices.metric
-    first = as_map(name, choices.families[0], rows, seed)
+    first = make_feature_map(name, choices.families[0], rows, seed)
     if not choices.learn_metric or rows.X.shape[1] > SCORED_FEATURES:
         return [(first, name)]
     return [(first, name), (add_normal_scores(first, rows.sample(METRIC_ROWS, seed).X), "scores")]

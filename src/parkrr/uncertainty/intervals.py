@@ -20,7 +20,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, group_by_cell
 from parkrr.kernels import Kernel
-from parkrr.park import CoarseModel, LeaveOneOutRows, Model, coarse_model
+from parkrr.park import CoarseModel, LeaveOneOutRows, Model, fit_coarse
 from parkrr.runtime import map_on_threads
 
 Array = NDArray[np.float64]
@@ -130,7 +130,7 @@ class Intervals:
         self, model: Model, X: Tensor, levels: tuple[float, ...], leave_out: bool = False
     ) -> Tensor:
         """Quantiles of a new target less its prediction, at mapped rows X (n, e), (n, t, l)."""
-        cell_of = model.cell_of(X)
+        cell_of = model.assign(X)
         scale = self.factors[cell_of]  # (n, t)
         if self.learned is not None:
             scale = scale * self.learned(X).mul_(POWER).exp_()
@@ -233,7 +233,7 @@ def learn_scale(
     Y = torch.maximum(size, least).log()
     Y = Y - (w @ Y) / w.sum()
     m = max(1, min(SCALE_CENTERS, len(X) // ROWS_A_CENTER))
-    return coarse_model(kernel, ArraySource(X, Y.to(X), w.to(X)), m, n_threads, seed)
+    return fit_coarse(kernel, ArraySource(X, Y.to(X), w.to(X)), m, n_threads, seed)
 
 
 def scaled_quantiles(
@@ -297,7 +297,7 @@ def novelty(model: Model, X: Tensor) -> Tensor:
 
     Squared norms in feature space: 0 at a centre, near 1 far from all of them.
     """
-    left = cell_schur_complements(model, X, model.cell_of(X), torch.zeros(len(model.centroids)))
+    left = cell_schur_complements(model, X, model.assign(X), torch.zeros(len(model.centroids)))
     return (left / model.kernel.diag(X.double()).clamp_min(1e-300)).clamp_(0, 1)
 
 

@@ -72,7 +72,7 @@ class Predictor:
     def std(self, X: Tensor, n_threads: int = 1) -> Array:
         """Standard deviation of a new target, shape (n,) or (n, t)."""
         model, std = self.model, self.known_intervals.posterior.std
-        return self.flatten(self._map(lambda Z: std(model, Z, model.cell_of(Z)), X, n_threads))
+        return self.flatten(self._map(lambda Z: std(model, Z, model.assign(Z)), X, n_threads))
 
     def quantiles(self, X: Tensor, levels: Any, n_threads: int = 1) -> Array:
         """Quantiles of a new target, shape (n, l) or (n, t, l)."""
@@ -109,7 +109,7 @@ class Predictor:
     def _map(self, function: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Array:
         """function(mapped rows) of rows X (n, d), in blocks."""
         model = self.model
-        values = model.in_runs(lambda rows: function(model.narrowed(rows)), X, n_threads)
+        values = model.apply_in_chunks(lambda rows: function(model.map_rows(rows)), X, n_threads)
         out: Array = values.cpu().numpy()
         return out
 
