@@ -30,18 +30,10 @@ from parkrr.runtime import Engine, run_tasks
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """The rows of a table as numbers, a block at a time.
-
-    Parameters
-    ----------
-    table
-        The files.
-    columns, target
-        How to encode features and target.
-    """
+    """The rows of a table as numbers, a block at a time."""
 
     table: ParquetTable
-    columns: TableEncoder
+    columns: TableEncoder  # of the features
     target: Target
 
     @property

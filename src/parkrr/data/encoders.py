@@ -29,21 +29,11 @@ Array = NDArray[np.floating[Any]]
 @final
 @dataclass(frozen=True)
 class Number:
-    """A number, or a boolean as 0 and 1.
+    """A number, or a boolean as 0 and 1."""
 
-    Parameters
-    ----------
-    name
-        Of the column.
-    fill
-        Replaces a value that is missing or not finite.
-    flagged
-        Whether a second column is 1 where that happened.
-    """
-
-    name: str
-    fill: float
-    flagged: bool
+    name: str  # of the column
+    fill: float  # replaces a value that is missing or not finite
+    flagged: bool  # whether a second column is 1 where that happened
 
     @property
     def width(self) -> int:
@@ -66,27 +56,13 @@ class Number:
 @final
 @dataclass(frozen=True)
 class DateTime:
-    """A date or time: seconds, and its position in the day, the week and the year.
+    """A date or time: seconds, and its position in the day, the week and the year."""
 
-    Parameters
-    ----------
-    name
-        Of the column.
-    fill
-        Seconds that replace a missing value.
-    flagged
-        Whether a last column is 1 where that happened.
-    elapsed
-        Whether seconds are a column.
-    turns
-        The periods whose sine and cosine are columns: "day", "week", "year".
-    """
-
-    name: str
-    fill: float
-    flagged: bool
-    elapsed: bool
-    turns: tuple[str, ...]
+    name: str  # of the column
+    fill: float  # seconds that replace a missing value
+    flagged: bool  # whether a last column is 1 where that happened
+    elapsed: bool  # whether seconds are a column
+    turns: tuple[str, ...]  # the PERIODS whose sine and cosine are columns
 
     @property
     def width(self) -> int:
@@ -110,23 +86,12 @@ class Category:
 
     Few categories have a column each. Many are described by the mean of each target, shrunk
     towards that of all rows, (sum + k mean) / (count + k), and by how frequent they are.
-
-    Parameters
-    ----------
-    name
-        Of the column.
-    values
-        The categories; None is a missing value.
-    codes
-        Their numbers, len(values) rows.
-    other
-        The numbers of a category that is rare or new.
     """
 
-    name: str
-    values: tuple[str | None, ...]
-    codes: tuple[tuple[float, ...], ...]
-    other: tuple[float, ...]
+    name: str  # of the column
+    values: tuple[str | None, ...]  # the categories; None is a missing value
+    codes: tuple[tuple[float, ...], ...]  # the numbers of each category
+    other: tuple[float, ...]  # the numbers of a category that is rare or new
 
     @property
     def width(self) -> int:
@@ -208,18 +173,10 @@ class TableEncoder:
 
 @dataclass(frozen=True)
 class CategoryCounts:
-    """Rows and sums of targets of every category of one column, which tasks add up.
+    """Rows and sums of targets of every category of one column, which tasks add up."""
 
-    Parameters
-    ----------
-    values
-        The categories, sorted, None last.
-    sums
-        Rows and the sum of each target, shape (k, 1 + t).
-    """
-
-    values: tuple[str | None, ...]
-    sums: Array
+    values: tuple[str | None, ...]  # the categories, sorted, None last
+    sums: Array  # rows and the sum of each target, (k, 1 + t)
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
         total: dict[str | None, Array] = dict(zip(self.values, self.sums, strict=True))

@@ -20,13 +20,6 @@ TEMPORARY = ".unfinished-"
 class Folder:
     """A folder of files that are written once.
 
-    Parameters
-    ----------
-    path
-        In that filesystem.
-    filesystem
-        Of pyarrow: a disk, S3, Google's storage, HDFS.
-
     Examples
     --------
     >>> import tempfile
@@ -38,8 +31,8 @@ class Folder:
     ({'rows'}, b'whole')
     """
 
-    path: str
-    filesystem: Any
+    path: str  # in that filesystem
+    filesystem: Any  # of pyarrow: a disk, S3, Google's storage, HDFS
 
     @property
     def is_local(self) -> bool:

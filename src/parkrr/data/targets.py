@@ -22,21 +22,11 @@ NO_TARGET = "target must have values, but is missing in every row that was read"
 
 @dataclass(frozen=True)
 class Target:
-    """Encodes target columns as numbers.
+    """Encodes target columns as numbers."""
 
-    Parameters
-    ----------
-    names
-        Of the columns.
-    classes
-        Labels of a classification, in order; None for numbers.
-    class_weights
-        The weight of a row of each class, shape (k,); None if all weigh one.
-    """
-
-    names: tuple[str, ...]
-    classes: NDArray[Any] | None = None
-    class_weights: NDArray[np.float64] | None = None
+    names: tuple[str, ...]  # of the columns
+    classes: NDArray[Any] | None = None  # labels of a classification, in order
+    class_weights: NDArray[np.float64] | None = None  # of a row of each class, (k,)
 
     def weigh(self, Y: NDArray[Any], w: NDArray[Any] | None) -> NDArray[Any] | None:
         """Weights of rows (n,) times those of their classes, from codes Y (n, t)."""
