@@ -177,7 +177,7 @@ OPTIONS = {
 }
 ASKED = {
     "--keys": ["a", "word", "missing", "prediction", "a,a", ","],
-    "--answers": ["prediction", "interval", "std", "novelty", "probability", "prediction,std", "x"],
+    "--outputs": ["prediction", "interval", "std", "novelty", "probability", "prediction,std", "x"],
     "--coverage": ["0.5", "0.9", "0", "1", "-1", "nan", "0.9999", "x"],
     "--features": ["a,b", "a", "missing", "word"],
     "--types": OPTIONS["--types"],

@@ -42,8 +42,8 @@ class StorageError(FileError):
 
     def __str__(self) -> str:
         return (
-            f"{self.path!r} cannot be written: {self.reason}; make room or name another folder. "
-            f"What is finished stays in the checkpoint, and the same call goes on from there."
+            f"{self.path!r} cannot be written: {self.reason}; free space or choose another "
+            f"folder. With a checkpoint, rerunning the same call resumes."
         )
 
 
