@@ -98,3 +98,30 @@ def last_pivots(K, noise):
 def conformal_end(residuals, level):
     """The ceil((n + 1) level)-th smallest residual: the end of split conformal prediction."""
     return np.sort(residuals)[int(np.ceil((len(residuals) + 1) * level)) - 1]
+
+
+def refit_squares(kernel, X, Y, w, Z, ridge, X_v, Y_v, w_v):
+    """Weighted sum of squared errors at other rows of the Nystrom fit with centres Z."""
+    K_nm, K_mm = kernel_matrix(kernel, X, Z), kernel_matrix(kernel, Z, Z)
+    predicted = kernel_matrix(kernel, X_v, Z) @ ridge_regression(K_nm, K_mm, Y, w, ridge)
+    return w_v @ ((predicted - Y_v) ** 2).sum(1)
+
+
+def leave_one_out_squares(K, Y, w, ridge):
+    """Weighted squares of each row's error by a fit to all other rows, by refitting n times."""
+    total = 0.0
+    for i in range(len(K)):
+        others = np.delete(np.arange(len(K)), i)
+        inner = K[np.ix_(others, others)] + np.diag(ridge / w[others])
+        total += w[i] * ((K[i, others] @ np.linalg.solve(inner, Y[others]) - Y[i]) ** 2).sum()
+    return total
+
+
+def finite_differences(function, x, step=1e-5):
+    """The slope of a function of an array by central differences, one entry at a time."""
+    slope = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        change = np.zeros_like(x)
+        change[index] = step
+        slope[index] = (function(x + change) - function(x - change)) / (2 * step)
+    return slope

@@ -1,4 +1,6 @@
-"""The descent of the metric: its slopes are those of the formula it claims to follow."""
+"""Metric descent: its slopes are those of the formula, and it finds the column that matters."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,92 +9,140 @@ import torch
 from parkrr.data.rows import ArraySource, Block
 from parkrr.kernels import Gaussian, Matern
 from parkrr.kernels.feature_map import apply_matrix
-from parkrr.partition.centroids import rows_around
 from parkrr.runtime.engine import LocalEngine
-from parkrr.tuning.metric_descent import LocalBatch, MetricDescent
+from parkrr.tuning.metric_descent import Adam, LocalBatch, MetricDescent
+from reference import finite_differences, kernel_matrix, refit_squares
 
 RIDGE = 0.3
 
 
-def ball(weighted):
+def batch(weighted):
     rng = np.random.default_rng(0)
     F, Y = (torch.from_numpy(rng.normal(size=(30, k))) for k in (3, 2))
     w = torch.from_numpy(rng.uniform(0.5, 2, size=30)) if weighted else None
     return LocalBatch(Block(F, Y, w), torch.arange(30) % 4 == 0)
 
 
-def held_out_error(ball, matrix, log_ridge):
-    """The mean squared residual, by the book and in a form that autograd understands."""
-    F, Y, w = ball.rows
-    w = torch.ones(len(F), dtype=torch.float64) if w is None else w
+def validation_error(batch, matrix, ridge):
+    """The mean squared residual of a refit, by the book."""
+    F, Y, w = (None if a is None else a.numpy() for a in batch.rows)
+    w = np.ones(len(F)) if w is None else w
     X = F * matrix if matrix.ndim == 1 else F @ matrix
-    K = torch.exp(-(X[:, None] - X).square().sum(2) / 2)
-    v, t = ball.is_validation, ~ball.is_validation
-    alpha = torch.linalg.solve(K[t][:, t] + torch.diag(log_ridge.exp() / w[t]), Y[t])
-    return (w[v] @ (K[v][:, t] @ alpha - Y[v]).square().sum(1)) / w[v].sum()
+    v, t = batch.is_validation.numpy(), ~batch.is_validation.numpy()
+    parts = (X[t], Y[t], w[t], X[t], ridge, X[v], Y[v], w[v])
+    return refit_squares(Gaussian(1.0), *parts) / w[v].sum()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("matrix", [torch.full((3,), 0.7), torch.eye(3) + 0.1])
-def test_slopes_are_those_of_autograd(weighted, matrix):
-    matrix = matrix.double().requires_grad_()
-    log_ridge = torch.tensor(RIDGE).double().log().requires_grad_()
-    rows = ball(weighted)
-    error = held_out_error(rows, matrix, log_ridge)
-    by_matrix, by_ridge = torch.autograd.grad(error, [matrix, log_ridge])
-    found = rows.slopes(Gaussian(1.0), matrix.detach(), RIDGE)
-    torch.testing.assert_close(found.by_matrix, by_matrix)
-    assert found.by_ridge == pytest.approx(by_ridge.item())
-    assert found.squares / found.weight == pytest.approx(error.item())
+@pytest.mark.parametrize("matrix", [np.full(3, 0.7), np.eye(3) + 0.1])
+def test_slopes_are_those_of_finite_differences(weighted, matrix):
+    rows = batch(weighted)
+    slopes = rows.slopes(Gaussian(1.0), torch.from_numpy(matrix), RIDGE)
+    by_matrix = finite_differences(lambda A: validation_error(rows, A, RIDGE), matrix)
+    np.testing.assert_allclose(slopes.by_matrix, by_matrix, rtol=1e-5, atol=1e-7)
+    by_ridge = finite_differences(
+        lambda log: validation_error(rows, matrix, np.exp(log[0])), np.log([RIDGE])
+    )
+    assert slopes.by_ridge == pytest.approx(by_ridge[0], rel=1e-5)
+    error = validation_error(rows, matrix, RIDGE)
+    assert slopes.squares / slopes.weight == pytest.approx(error)
 
 
-def descent(matrix, ridge=1.0, fixed=False):
+def test_slopes_of_a_system_that_cannot_be_solved_are_not_finite():
+    slopes = batch(False).slopes(Gaussian(1.0), torch.ones(3).double(), -1e3)
+    assert not slopes.is_finite
+
+
+def test_gradient_products_are_those_of_finite_differences():
+    rows = batch(False)
+    F, Y, _ = (None if a is None else a.numpy() for a in rows.rows)
+    K = kernel_matrix(Gaussian(1.0), F, F)
+    alpha = np.linalg.solve(K + RIDGE * np.eye(30), Y)
+
+    def predict(x, t):
+        return kernel_matrix(Gaussian(1.0), x[None], F)[0] @ alpha[:, t]
+
+    gradients = [finite_differences(partial(predict, t=t), x) for x in F[:15] for t in (0, 1)]
+    products = rows.gradient_products(Gaussian(1.0), torch.ones(3).double(), RIDGE)
+    expected = np.stack(gradients).T @ np.stack(gradients)
+    np.testing.assert_allclose(products, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_the_first_direction_of_adam_is_the_sign_of_the_slope():
+    direction = Adam()(torch.tensor([2.0, -2.0], dtype=torch.float64))
+    np.testing.assert_allclose(direction, [1.0, -1.0], rtol=2e-3)
+
+
+def test_adam_scales_all_entries_of_a_matrix_alike():
+    slope = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    direction = Adam()(slope)
+    assert float(direction[0, 0] / direction[1, 1]) == pytest.approx(3.0)
+
+
+def descent(matrix, ridge=1.0, fixed=False, seed=0):
     rng = np.random.default_rng(0)
-    X = torch.from_numpy(rng.normal(size=(600, 4)))
-    Y = torch.sin(3 * X[:, :1]) + 0.01 * torch.from_numpy(rng.normal(size=(600, 1)))
-    return MetricDescent(ArraySource(X, Y), Matern(2.0), matrix, ridge, fixed, LocalEngine(2), 0)
+    X = torch.from_numpy(rng.normal(size=(200, 4)))
+    Y = torch.sin(3 * X[:, :1]) + 0.01 * torch.from_numpy(rng.normal(size=(200, 1)))
+    rows = ArraySource(X, Y)
+    return MetricDescent(rows, Matern(2.0), matrix.double(), ridge, fixed, LocalEngine(1), seed)
 
 
 @pytest.mark.parametrize("matrix", [torch.ones(4), torch.eye(4)])
 def test_a_descent_finds_the_one_column_that_matters(matrix):
-    found = descent(matrix.double())
-    found.advance(60, decreasing=True, deadline=np.inf)
-    size = apply_matrix(torch.eye(4).double(), found.matrix).norm(dim=1)
-    assert size[0] > 3 * size[1:].max()
+    learned = descent(matrix)
+    learned.advance(40, decreasing=True, deadline=np.inf)
+    size = apply_matrix(torch.eye(4).double(), learned.matrix).norm(dim=1)
+    assert size[0] > 2 * size[1:].max()
 
 
-def test_sharpening_finds_the_one_column_that_matters():
-    found = descent(torch.ones(4).double())
-    found.jump_to_gradient_products(deadline=np.inf)
-    assert found.matrix[0] > 3 * found.matrix[1:].max()
+def test_a_descent_lowers_the_error():
+    learned = descent(torch.ones(4))
+    learned.advance(16, decreasing=False, deadline=np.inf)
+    before = learned.error
+    learned.advance(24, decreasing=True, deadline=np.inf)
+    assert learned.error < before
 
 
-def test_a_descent_repeats_itself():
-    one, other = descent(torch.ones(4).double()), descent(torch.ones(4).double())
-    one.advance(5, decreasing=False, deadline=np.inf)
-    other.advance(5, decreasing=False, deadline=np.inf)
+def test_gradient_products_find_the_one_column_that_matters():
+    learned = descent(torch.ones(4))
+    learned.jump_to_gradient_products(deadline=np.inf)
+    assert learned.matrix[0] > 3 * learned.matrix[1:].max()
+    assert float(learned.matrix.norm()) == pytest.approx(2.0)
+
+
+def test_the_same_seed_gives_the_same_descent():
+    one, other = descent(torch.ones(4)), descent(torch.ones(4))
+    one.advance(3, decreasing=False, deadline=np.inf)
+    other.advance(3, decreasing=False, deadline=np.inf)
     torch.testing.assert_close(one.matrix, other.matrix, rtol=0, atol=0)
 
 
 def test_no_step_is_taken_after_the_deadline():
-    found = descent(torch.ones(4).double())
-    found.advance(5, decreasing=False, deadline=-np.inf)
-    found.jump_to_gradient_products(deadline=-np.inf)
-    assert found.steps == []
-    assert found.error == np.inf
-    assert bool((found.matrix == 1).all())
-
-
-@pytest.mark.parametrize("block", [7, 1000])
-def test_rows_around_anchors_are_the_nearest(block, monkeypatch):
-    monkeypatch.setattr("parkrr.partition.centroids.AROUND_ROWS", block)
-    X = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 2)))
-    found = rows_around(ArraySource(X, X), X[:3], 6)
-    expected = torch.cdist(X[:3], X).argsort(1)[:, :6]
-    torch.testing.assert_close(found, expected)
+    late = descent(torch.ones(4))
+    late.advance(5, decreasing=False, deadline=-np.inf)
+    late.jump_to_gradient_products(deadline=-np.inf)
+    assert late.steps == []
+    assert late.error == np.inf
+    assert bool((late.matrix == 1).all())
 
 
 def test_a_fixed_ridge_stays():
-    found = descent(torch.ones(4).double(), ridge=1e-9, fixed=True)
-    found.advance(3, decreasing=False, deadline=np.inf)
-    assert found.ridge == 1e-9
+    fixed = descent(torch.ones(4), ridge=1e-9, fixed=True)
+    fixed.advance(3, decreasing=False, deadline=np.inf)
+    assert fixed.ridge == 1e-9
+
+
+def test_the_error_is_the_mean_over_the_last_sixteen_steps():
+    learned = descent(torch.ones(4))
+    learned.steps = [(100.0, 1.0)] * 5 + [(2.0, 1.0)] * 8 + [(3.0, 4.0)] * 8
+    assert learned.error == (8 * 2.0 + 8 * 3.0) / (8 * 1.0 + 8 * 4.0)
+
+
+def test_a_batch_holds_the_rows_nearest_to_its_centre_behind_the_matrix():
+    weights = torch.tensor([3.0, 0.1, 0.1, 0.1])
+    [drawn] = descent(weights).draw_batches(1)
+    F = descent(weights).rows.X * weights
+    mapped = drawn.rows.X * weights
+    expected = (F - mapped[0]).norm(dim=1).sort().values[:100]
+    torch.testing.assert_close((mapped - mapped[0]).norm(dim=1), expected)
+    assert int(drawn.is_validation.sum()) == round(0.25 * 100)

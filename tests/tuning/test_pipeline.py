@@ -1,14 +1,17 @@
 """Automatic choices: what they find, what they promise, what they record."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.data.rows import ArraySource, canonical_order, merge_copies, select_validation_rows
-from parkrr.errors import ParameterError
-from parkrr.kernels import Gaussian, Matern, gradient_products
-from parkrr.tuning.sample_search import median_distance, search_lengthscale
+from parkrr.data.rows import ArraySource
+from parkrr.kernels import FeatureMap, Gaussian, Laplacian
+from parkrr.planning.settings import build_settings, open_choices
+from parkrr.tuning.log import TuningLog
+from parkrr.tuning.pipeline import first_maps, search_sample
 from plain import plain
 
 AUTO = {"random_state": 0}
@@ -105,64 +108,10 @@ def test_choices_see_an_integer_weight_as_copies_of_the_row():
     np.testing.assert_allclose(copied.predict(X), weighted.predict(X), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("units", [1e-6, 1.0, 1e6])
-def test_canonical_rows_do_not_depend_on_order_or_units(units):
-    X, y = (torch.from_numpy(a) for a in ridge_function(50))
-    order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
-    found = canonical_order(ArraySource(units * X[order].flip(1), y[order][:, None]))
-    expected = canonical_order(ArraySource(X, y[:, None]))
-    assert torch.equal(order[found], expected)
-
-
-def test_judges_are_the_same_rows_in_whatever_order():
-    X, y = (torch.from_numpy(a) for a in ridge_function(500))
-    order = torch.randperm(500, generator=torch.Generator().manual_seed(0))
-    found = select_validation_rows(ArraySource(X[order], y[order][:, None]), seed=0)
-    expected = select_validation_rows(ArraySource(X, y[:, None]), seed=0)
-    assert torch.equal(found, expected[order])
-    assert 70 < int(expected.sum()) < 130
-
-
-def test_merged_copies_are_one_row_of_their_number():
-    X, y = (torch.from_numpy(a) for a in ridge_function(50))
-    twice = torch.randperm(100, generator=torch.Generator().manual_seed(0)) % 50
-    found = merge_copies(ArraySource(X[twice], y[twice][:, None]))
-    assert set(found.Y[:, 0].tolist()) == set(y.tolist())
-    torch.testing.assert_close(found.w, torch.full((50,), 2.0, dtype=torch.float64))
-
-
 def test_a_classifier_can_choose_too():
     X, y = ridge_function(1500)
     model = ParKClassifier(**AUTO).fit(X[:1000], y[:1000] > 0)
     assert model.score(X[1000:], y[1000:] > 0) > 0.9
-
-
-def test_a_learned_metric_needs_a_radial_kernel():
-    with pytest.raises(ParameterError, match="metric='learned' needs a radial kernel"):
-        ParKRegressor(kernel="linear", metric="learned").fit(np.eye(10), np.arange(10.0))
-
-
-def test_gradient_products_are_those_of_autograd():
-    rng = np.random.default_rng(0)
-    X, Z = (torch.from_numpy(rng.normal(size=(n, 3))) for n in (7, 5))
-    alpha = torch.from_numpy(rng.normal(size=(5, 1)))
-    X.requires_grad_()
-    a = np.sqrt(3) / 1.3 * (X[:, None] - Z).norm(dim=2)
-    (G,) = torch.autograd.grad((((1 + a) * (-a).exp()) @ alpha).sum(), X)
-    found = gradient_products(Matern(1.3), alpha, Z, X.detach())
-    torch.testing.assert_close(found, G.T @ G)
-
-
-@pytest.mark.parametrize("start", [1e-3, 1.0, 500.0])
-def test_the_walk_ends_at_the_least_error(start):
-    found = search_lengthscale(
-        lambda x: 1 + np.log(x / 7) ** 2, start, (4.0, 2.0, 2**0.5), (1e-9, 1e9)
-    )
-    assert 7 / 2**0.5 <= found <= 7 * 2**0.5
-
-
-def test_the_median_distance_of_copies_is_one():
-    assert median_distance(torch.ones(5, 2)) == 1.0
 
 
 def test_a_fixed_lengthscale_is_kept():
@@ -197,3 +146,43 @@ def test_a_budget_too_short_for_any_descent_still_gives_a_model():
     model = ParKRegressor(time_budget=1e-3, **AUTO).fit(X, y)
     assert "metric descent" not in {entry["step"] for entry in model.chosen_.tried}
     assert np.isfinite(model.predict(X)).all()
+
+
+def small(metric, n=350, **changes):
+    X, y = ridge_function(n)
+    params = plain(metric=metric, progress=False, **changes).get_params()
+    choices = open_choices(params, n, 6)
+    settings = build_settings(params, choices, SimpleNamespace(n_cells=1, n_centers=n), n, 0)
+    return settings, choices, ArraySource(torch.from_numpy(X), torch.from_numpy(y[:, None]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "names"),
+    [
+        (FeatureMap(), ["given"]),
+        ("standard", ["standard"]),
+        ("euclidean", ["euclidean"]),
+        ("learned", ["standard", "scores"]),
+    ],
+)
+def test_a_metric_to_learn_starts_with_and_without_scores(metric, names):
+    _, choices, rows = small(metric)
+    assert [name for _, name in first_maps(choices, rows, 0)] == names
+
+
+def test_every_kernel_family_is_searched_behind_every_map():
+    settings, choices, rows = small("learned", kernel="auto")
+    log = TuningLog()
+    candidates = search_sample(settings, choices, rows, [0, 0], log)
+    errors = [candidate.error for candidate in candidates]
+    assert len(candidates) == 3 * 2 == len(log.tried)
+    assert errors == sorted(errors)
+
+
+def test_a_penalty_of_the_sample_keeps_lambda_n_for_all_rows():
+    settings, choices, rows = small("standard", kernel=Laplacian(2.0), penalty="auto")
+    log = TuningLog()
+    [candidate] = search_sample(settings, choices, rows, [0, 0], log)
+    train = 350 - 350 // 4
+    assert candidate.penalty * 350 == pytest.approx(log.tried[0]["penalty"] * train)
+    assert candidate.kernel == Laplacian(2.0)

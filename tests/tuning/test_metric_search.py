@@ -1,0 +1,165 @@
+"""The metric search: which descents start, which go on, and what cells decide."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parkrr.data.rows import ArraySource
+from parkrr.kernels import FeatureMap, Gaussian, Laplacian
+from parkrr.kernels.feature_map import add_normal_scores
+from parkrr.park import CoarseModel
+from parkrr.planning.settings import build_settings, open_choices
+from parkrr.tuning.log import Candidate, TuningLog
+from parkrr.tuning.metric_search import DescentCandidate, MetricSearch
+from plain import plain
+from reference import refit_squares
+
+N = 120
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 3))
+Y = np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(N, 1))
+RAW = FeatureMap(torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+ONE_CELL = SimpleNamespace(n_cells=1, n_centers=N)
+SCORES = add_normal_scores(RAW, torch.from_numpy(X))
+
+
+def candidate(kernel=None, metric=RAW, map_name="standard", penalty=1e-3):
+    kernel = kernel or Gaussian(1.0)
+    Z = metric(torch.from_numpy(X[:2]), torch.float64)
+    model = CoarseModel(kernel, Z, torch.ones(2, 1, dtype=torch.float64))
+    return Candidate(kernel, metric, penalty, 1.0, map_name, model)
+
+
+def search(candidates, n=N, deadline=math.inf, **changes):
+    params = {"kernel": "auto", "penalty": "auto", "metric": "learned", **changes}
+    params = plain().get_params() | params | {"progress": False, "engine": "local"}
+    choices = open_choices(params, n, 3)
+    settings = build_settings(params, choices, ONE_CELL, n, 0)
+    rows = ArraySource(torch.from_numpy(X[:n]), torch.from_numpy(Y[:n]))
+    return MetricSearch(settings, choices, rows, candidates, 0, TuningLog(), deadline)
+
+
+def shapes(started):
+    return [(each.start.map_name, each.shape, tuple(each.descent.matrix.shape)) for each in started]
+
+
+def test_weights_are_learned_with_scores_and_matrices_without():
+    started = search([candidate(), candidate(metric=SCORES, map_name="scores")]).start_descents()
+    assert shapes(started) == [("standard", "full", (3, 3)), ("scores", "diagonal", (6,))]
+
+
+def test_without_scores_weights_and_matrices_are_learned_from_the_same_columns():
+    started = search([candidate()]).start_descents()
+    assert shapes(started) == [("standard", "diagonal", (3,)), ("standard", "full", (3, 3))]
+
+
+def test_descents_see_no_validation_row():
+    searched = search([candidate()])
+    [descent, _] = (each.descent for each in searched.start_descents())
+    training = searched.rows.X[~searched.is_validation]
+    assert 0 < int(searched.is_validation.sum()) < N
+    torch.testing.assert_close(descent.rows.X, training)
+
+
+def test_a_penalty_that_is_given_stays():
+    [started, _] = search([candidate(penalty=1e-8)], penalty=1e-8).start_descents()
+    assert started.descent.fixed
+    assert started.descent.ridge == pytest.approx(1e-8 * N)
+
+
+def test_an_open_penalty_starts_where_slopes_are_not_flat():
+    [started, _] = search([candidate(penalty=1e-8)]).start_descents()
+    assert started.descent.ridge == 1e-3
+
+
+def test_no_descent_starts_from_a_single_training_row():
+    assert search([candidate()], n=1).start_descents() == []
+
+
+def descended(kernel, shape, error, searched):
+    [diagonal, full] = searched.start_descents()
+    each = {"diagonal": diagonal, "full": full}[shape]
+    each.descent.steps = [(error, 1.0)]
+    return DescentCandidate(candidate(kernel), shape, each.descent)
+
+
+def test_the_best_kernel_of_each_shape_goes_on():
+    searched = search([candidate()])
+    started = [
+        descended(Gaussian(1.0), "diagonal", 0.5, searched),
+        descended(Laplacian(1.0), "diagonal", 0.3, searched),
+        descended(Gaussian(1.0), "full", 0.1, searched),
+        descended(Laplacian(1.0), "full", 0.2, searched),
+    ]
+    best = searched.select_best(started)
+    assert [(each.shape, each.start.kernel) for each in best] == [
+        ("diagonal", Laplacian(1.0)),
+        ("full", Gaussian(1.0)),
+    ]
+
+
+def test_a_descent_gives_its_candidate_matrix_ridge_and_name():
+    searched = search([candidate()])
+    [each, _] = searched.start_descents()
+    each.descent.matrix, each.descent.ridge = torch.full((3,), 2.0), 6.0
+    each.descent.steps = [(1.0, 1.0)] * 7
+    current = searched.current(each)
+    assert current.metric.matrix.tolist() == [2.0, 2.0, 2.0]
+    assert current.penalty == 6.0 / N
+    assert current.map_name == "standard, diagonal matrix, step 7"
+
+
+def test_nothing_descends_after_the_deadline():
+    assert search([candidate()], deadline=-math.inf).descend() == []
+
+
+def test_the_error_in_cells_is_that_of_a_refit_over_the_baseline():
+    searched = search([candidate()], penalty=1e-3)
+    compared = searched.compare(candidate())
+    v = searched.is_validation.numpy()
+    ones = np.ones(N)
+    squares = refit_squares(
+        Gaussian(1.0), X[~v], Y[~v], ones[~v], X[~v], 1e-3 * N, X[v], Y[v], ones[v]
+    )
+    baseline = ((candidate().predict(torch.from_numpy(X[v])).numpy() - Y[v]) ** 2).sum()
+    assert compared.error == pytest.approx(squares / baseline, rel=1e-5)
+    assert compared.penalty == 1e-3
+    assert searched.log.tried[-1]["step"] == "comparison on cells"
+
+
+def test_another_lengthscale_is_chosen_only_if_it_lowers_the_error():
+    searched = search([candidate()])
+    stays = searched.compare(candidate(Gaussian(0.1)))
+    moves = searched.compare(candidate(Gaussian(0.1)), (2.0,))
+    assert stays.kernel == Gaussian(0.1)
+    assert moves.kernel.lengthscale > 0.1
+    assert moves.error < stays.error
+
+
+def test_a_fixed_comparison_keeps_kernel_and_penalty():
+    fixed = search([candidate()]).compare(candidate(), dtype=torch.float32, fixed=True)
+    assert (fixed.kernel, fixed.penalty) == (Gaussian(1.0), 1e-3)
+
+
+def test_a_candidate_stays_as_it_is_where_no_cell_can_compare_it():
+    alone = candidate()
+    assert search([alone], n=1).compare(alone) is alone
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("float32", torch.float32), ("float64", torch.float64)]
+)
+def test_a_precision_that_is_given_stays(precision, dtype):
+    searched = search([candidate()], metric="standard", precision=precision)
+    assert searched.run()[1] == dtype
+
+
+def test_without_a_metric_to_learn_the_lengthscale_is_searched_twice():
+    searched = search([candidate()], metric="standard")
+    best, _ = searched.run()
+    first, second = searched.log.tried
+    assert second["error"] <= first["error"]
+    assert best.map_name == "standard"
