@@ -1,4 +1,4 @@
-"""A plan says what a fit will be, and refuses what cannot be."""
+"""A plan describes a fit before it begins, and refuses what cannot be."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_categories_and_dates_count_as_the_numbers_they_become():
     assert plan.numbers > 4
 
 
-def test_a_plan_of_files_says_what_is_read_and_written(tmp_path):
+def test_a_plan_of_files_counts_what_is_read_and_written(tmp_path):
     write(tmp_path, 4000, n_files=2)
     table = scan_parquet(tmp_path, target="y")
     disk = plain(checkpoint=tmp_path / "job", max_memory="3GB").plan(table)

@@ -17,13 +17,19 @@ from parkrr.planning.disk_sizes import (
 )
 from parkrr.planning.machine_speed import measure_speed
 from parkrr.planning.settings import measure_spread, size_fit, size_fit_of_sample
-from parkrr.planning.sizes import EVEN, LIBRARIES_BYTES, FitSize, estimate_bytes, estimate_seconds
+from parkrr.planning.sizes import (
+    EVEN,
+    LIBRARIES_BYTES,
+    FitSize,
+    estimate_bytes,
+    estimate_seconds,
+    free_bytes,
+)
 from parkrr.runtime import (
     as_engine,
     describe_bytes,
     describe_count,
     describe_seconds,
-    free_bytes,
     process_bytes,
 )
 

@@ -30,8 +30,15 @@ from parkrr.kernels import (
 )
 from parkrr.park import Coarse, FitSettings
 from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells
-from parkrr.planning.sizes import EVEN, CellSpread, FitSize, choose_sizes, estimate_bytes
-from parkrr.runtime import as_engine, describe_bytes, free_bytes, progress, release_memory
+from parkrr.planning.sizes import (
+    EVEN,
+    CellSpread,
+    FitSize,
+    choose_sizes,
+    estimate_bytes,
+    free_bytes,
+)
+from parkrr.runtime import as_engine, describe_bytes, progress, release_memory
 from parkrr.solvers import Falkon
 from parkrr.tuning import N_STEPS, OpenChoices, TuningLog, tune
 

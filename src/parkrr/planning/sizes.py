@@ -10,6 +10,7 @@ goes on, how many rounds balance takes) they are what the fits of benchmarks/pla
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from parkrr.data import FEW_ROWS, VALIDATION_SHARE
@@ -42,6 +43,7 @@ ROUNDS = 6  # of balance
 ITERATIONS = 40  # of conjugate gradient, those for leave-one-out included
 FLOAT64_DISTANCE = 2.5  # a distance in float64 behind a map, over one in float32
 
+MEMINFO = Path("/proc/meminfo")
 LIBRARIES_BYTES = 1e8  # that libraries and threads keep for themselves
 INDEX_BYTES = 40  # of a row: its order, cell, target and whether it is a validation row
 COMPARISON_COPIES, LARGEST_COMPARISON = 5, 2.2  # matrices of a cell; its rows over the mean
@@ -180,6 +182,14 @@ def choose_sizes(
             f"raise it, {way_out}"
         )
     return size
+
+
+def free_bytes() -> float | None:
+    """Bytes that the machine could still give; None where the system does not tell."""
+    if not MEMINFO.exists():
+        return None
+    [line] = [s for s in MEMINFO.read_text().splitlines() if s.startswith("MemAvailable")]
+    return float(line.split()[1]) * 1024
 
 
 def estimate_bytes(size: FitSize) -> float:

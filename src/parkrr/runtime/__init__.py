@@ -12,4 +12,4 @@ from parkrr.runtime.engine import (
     torch_threads,
 )
 from parkrr.runtime.formatting import describe_bytes, describe_count, describe_seconds
-from parkrr.runtime.memory import free_bytes, process_bytes, release_memory
+from parkrr.runtime.memory import process_bytes, release_memory

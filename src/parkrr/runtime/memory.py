@@ -1,4 +1,4 @@
-"""The memory of this process and of the machine."""
+"""The memory of this process."""
 
 import ctypes
 import mmap
@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 STATM = Path("/proc/self/statm")
-MEMINFO = Path("/proc/meminfo")
 
 
 def process_bytes() -> float:
@@ -14,14 +13,6 @@ def process_bytes() -> float:
     if not STATM.exists():
         return 0.0
     return float(STATM.read_text().split()[1]) * mmap.PAGESIZE
-
-
-def free_bytes() -> float | None:
-    """What the machine could still give."""
-    if not MEMINFO.exists():
-        return None
-    [line] = [s for s in MEMINFO.read_text().splitlines() if s.startswith("MemAvailable")]
-    return float(line.split()[1]) * 1024
 
 
 def release_memory() -> None:

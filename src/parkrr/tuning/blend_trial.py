@@ -39,30 +39,14 @@ GAIN = 0.995  # what has a cost in prediction must cut the error by more
 
 @dataclass(frozen=True)
 class BlendTrial:
-    """Some cells to fit, and rows to compare them on.
+    """Some cells to fit, and rows to compare them on; all rows are mapped."""
 
-    Parameters
-    ----------
-    settings
-        Settings of the cells.
-    n
-        Total weight of all training rows, of which a cell has its share.
-    centroids
-        Of these cells, shape (q, e).
-    cells
-        Mapped training rows of each.
-    validation
-        Mapped rows to compare on.
-    rest
-        All mapped rows but those.
-    """
-
-    settings: FitSettings
-    n: float
-    centroids: Tensor
-    cells: list[ArraySource]
+    settings: FitSettings  # of the cells
+    n: float  # total weight of all training rows, of which a cell has its share
+    centroids: Tensor  # of these cells, (q, e)
+    cells: list[ArraySource]  # training rows of each
     validation: ArraySource
-    rest: ArraySource
+    rest: ArraySource  # all rows but the validation rows
 
     def compare(self, level: Coarse | None, blend: bool, log: TuningLog) -> tuple[float, Blend]:
         """Mean squared error with this coarse level or none, and the blend that gives it.

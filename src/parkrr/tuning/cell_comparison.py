@@ -37,22 +37,12 @@ WINDOW = (10**-0.5, 1.0, 10**0.5)  # ridges that are compared, over the best of 
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """A small cell with its mapped rows divided into training and validation rows.
-
-    Parameters
-    ----------
-    train, validation
-        Mapped rows.
-    centers
-        Shape (m, e): all rows of `train`, or some of them.
-    baseline
-        Sum of squared errors of the baseline on the validation rows.
-    """
+    """A small cell with its mapped rows divided into training and validation rows."""
 
     train: ArraySource
     validation: ArraySource
-    centers: Tensor
-    baseline: float
+    centers: Tensor  # (m, e), all rows of `train` or some of them
+    baseline: float  # sum of squared errors of the baseline on the validation rows
 
     def errors(self, kernel: Kernel, ridges: list[float]) -> Tensor:
         """Sum of squared validation errors under each ridge lambda n, shape (p,)."""
@@ -119,27 +109,19 @@ class RidgeError(NamedTuple):
     ridge: float
 
 
+@dataclass
 class CellComparison:
-    """Comparison cells behind one feature map, and the best ridge so far.
+    """Comparison cells behind one feature map, and the best ridge so far."""
 
-    Parameters
-    ----------
-    cells
-        What is fitted.
-    engine
-        Runs the cells.
-    ridge
-        lambda n to start from.
-    fixed
-        Whether that is the only one allowed.
-    """
+    cells: list[ComparisonCell]
+    engine: Engine
+    ridge: float  # lambda n to start from, then the best
+    fixed: bool  # whether that is the only one allowed
 
-    def __init__(
-        self, cells: list[ComparisonCell], engine: Engine, ridge: float, fixed: bool
-    ) -> None:
-        self.cells, self.engine, self.fixed = cells, engine, fixed
-        self.ridge = ridge if fixed else min(max(ridge, RIDGES[0]), RIDGES[1])
-        self.baseline = max(sum(cell.baseline for cell in cells), 1e-300)
+    def __post_init__(self) -> None:
+        if not self.fixed:
+            self.ridge = min(max(self.ridge, RIDGES[0]), RIDGES[1])
+        self.baseline = max(sum(cell.baseline for cell in self.cells), 1e-300)
 
     def find_ridge(self, kernel: Kernel) -> RidgeError:
         """The least error over ridges around the last best one, where the next search starts."""

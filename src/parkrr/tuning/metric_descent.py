@@ -58,18 +58,10 @@ class Slopes(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalBatch:
-    """Rows near a batch centre before the matrix, in float64: weights of 100 cancel in float32.
+    """Rows near a batch centre before the matrix, in float64: weights of 100 cancel in float32."""
 
-    Parameters
-    ----------
-    rows
-        Columns (n, e), targets and weights, the nearest first.
-    is_validation
-        Whether each is a validation row, shape (n,).
-    """
-
-    rows: Block
-    is_validation: Tensor
+    rows: Block  # columns (n, e), targets and weights, the nearest row first
+    is_validation: Tensor  # (n,)
 
     def slopes(self, kernel: Radial, matrix: Tensor, ridge: float) -> Slopes:
         """Slopes of the validation error by the matrix and the ridge."""
@@ -128,41 +120,22 @@ class Adam:
         return self.slope / (1 - fast**self.count) / (size + DAMPING * size.max() + 1e-150)
 
 
+@dataclass
 class MetricDescent:
-    """A matrix and a ridge that follow the slope of the validation error.
+    """A matrix and a ridge that follow the slope of the validation error."""
 
-    Parameters
-    ----------
-    rows
-        Columns to learn from, (n, e), targets scaled.
-    kernel
-        Its lengthscale stays: the matrix grows or shrinks instead.
-    matrix
-        Weights (e,) or a matrix (e, e) to start from.
-    ridge
-        lambda n to start from.
-    fixed
-        Whether the ridge stays.
-    engine
-        Runs the batches.
-    seed
-        Of batch centres and validation rows.
-    """
+    rows: ArraySource  # columns to learn from, (n, e), targets scaled
+    kernel: Radial  # its lengthscale stays: the matrix grows or shrinks instead
+    matrix: Tensor  # weights (e,) or a matrix (e, e)
+    ridge: float  # lambda n
+    fixed: bool  # whether the ridge stays
+    engine: Engine
+    seed: int  # of batch centres and validation rows
 
-    def __init__(
-        self,
-        rows: ArraySource,
-        kernel: Radial,
-        matrix: Tensor,
-        ridge: float,
-        fixed: bool,
-        engine: Engine,
-        seed: int,
-    ) -> None:
-        self.rows, self.kernel, self.matrix, self.fixed = rows, kernel, matrix, fixed
-        self.ridge = ridge if fixed else min(max(ridge, RIDGES[0]), RIDGES[1])
-        self.engine = engine
-        self.rng = np.random.default_rng(seed)
+    def __post_init__(self) -> None:
+        if not self.fixed:
+            self.ridge = min(max(self.ridge, RIDGES[0]), RIDGES[1])
+        self.rng = np.random.default_rng(self.seed)
         self.steps: list[tuple[float, float]] = []  # squared residuals and their weight
         self.shape, self.size, self.log_ridge = Adam(), Adam(), Adam()
 

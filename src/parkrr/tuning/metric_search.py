@@ -68,10 +68,9 @@ class MetricSearch:
 
     def run(self) -> tuple[Candidate, torch.dtype]:
         """The best candidate, and the dtype in which it should be fitted."""
-        compared = [
-            self.compare(self.candidates[0], () if self.choices.learn_metric else FIRST_FACTORS)
-        ]
-        if self.choices.learn_metric:
+        learn = self.choices.learn_metric
+        compared = [self.compare(self.candidates[0], () if learn else FIRST_FACTORS)]
+        if learn:
             compared += [self.compare(candidate) for candidate in self.descend()]
         best = self.compare(min(compared, key=attrgetter("error")), LAST_FACTORS)
         if self.settings.dtype == torch.float64 or not self.choices.precision:

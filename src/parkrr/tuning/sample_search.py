@@ -40,30 +40,14 @@ class PenaltyFit(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleSearch:
-    """A sample of raw rows, targets centred.
+    """A sample of raw rows, targets centred, and what is to be fitted to it."""
 
-    Parameters
-    ----------
-    train
-        Training rows; the first `n_centers` are the Nystrom centres.
-    validation
-        Validation rows; None takes the leave-one-out error of the training rows instead.
-    n_centers
-        Nystrom centres.
-    dtype
-        In which features are mapped.
-    n_threads
-        Cores to use.
-    penalties
-        To choose from.
-    """
-
-    train: ArraySource
-    validation: ArraySource | None
+    train: ArraySource  # the first rows are the Nystrom centres
+    validation: ArraySource | None  # None takes the leave-one-out error of `train` instead
     n_centers: int
-    dtype: torch.dtype
+    dtype: torch.dtype  # of mapped features
     n_threads: int
-    penalties: Tensor = PENALTIES
+    penalties: Tensor = PENALTIES  # to choose from, (p,)
 
     def evaluate(
         self, kernel: Kernel, metric: FeatureMap, map_name: str, search: bool
