@@ -51,7 +51,6 @@ PRECISIONS = ("auto", "float32", "float64")
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
 SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
-SMALL_FIT = 2**28  # bytes: less than torch itself takes, so that free memory is not looked up
 TUNING_SECONDS = 40.0  # after which metric descents stop
 
 
@@ -230,8 +229,7 @@ def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
     if params["max_memory"] is not None:
         return size_fit_of_sample(params, rows, rows.n_rows)
     size = size_fit(params, rows.n_rows, rows.X.shape[1], rows.n_outputs, EVEN)
-    need = estimate_bytes(size)
-    free = free_bytes() if need > SMALL_FIT else None
+    need, free = estimate_bytes(size), free_bytes()
     if free is not None and need > free:
         warnings.warn(
             f"this fit takes about {describe_bytes(need)} and {describe_bytes(free)} are free; set "
