@@ -198,7 +198,7 @@ def disk(_):
         found = {"fit": fitted - start, **model.seconds_, **judged(model, table, y)}
         start = time.perf_counter()
         answers = ("prediction", "interval", "novelty")
-        model.predict_to(scan_parquet(files[:1]), f"{folder}/out", answers=answers)
+        model.predict_to(scan_parquet(files[:1]), f"{folder}/out", outputs=answers)
         found["answers"] = time.perf_counter() - start
         labels = classes_on_disk(folder, files)
     return {**found, "classification": labels}

@@ -235,7 +235,7 @@ def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
             f"this fit takes about {describe_bytes(need)} and {describe_bytes(free)} are free; set "
             f"max_memory to have it smaller",
             ResourceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return size
 
