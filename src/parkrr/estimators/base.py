@@ -345,7 +345,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If the estimator is not fitted.
         ParameterError
-            If the model has columns of categories, or dates and times, or a kernel of your own.
+            If the model has columns of categories, or dates and times, or a kernel of your own,
+            or more than 2 GB of centres and weights, or if onnx is not installed.
 
         Examples
         --------
