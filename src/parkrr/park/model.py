@@ -17,7 +17,7 @@ from torch import Tensor
 from parkrr.data import Block, group_by_cell
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
-from parkrr.partition import HARD, Blend
+from parkrr.partition import HARD, Blend, CellShares
 from parkrr.runtime import map_on_threads, torch_threads
 
 # Bytes of features that are evaluated together: enough that a cell gets hundreds of its rows in one
@@ -139,7 +139,7 @@ class Model:
         """
         if len(X) == 1:
             return self.evaluate_one(X)
-        row, cell_of, share = self.blend.cell_shares(self.centroid_distances, X)  # (p,) each
+        row, cell_of, share = self.cell_shares(X)  # (p,) each
         order, counts = group_by_cell(cell_of, len(self.centroids))
         row, cell_of = row[order], cell_of[order]
         values = X.new_empty(len(row), len(self.intercept))
@@ -154,13 +154,21 @@ class Model:
         out.add_(self.intercept)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
+    def cell_shares(self, X: Tensor) -> CellShares:
+        """The cells that predict mapped rows X (n, e), and their shares."""
+        if self.blend.n_nearest > 1:
+            return self.blend.cell_shares(self.centroid_distances, X)
+        row = torch.arange(len(X), device=X.device)
+        nearest = self.centroid_distances.argmin(X)
+        return CellShares(row, nearest, torch.ones_like(row, dtype=X.dtype))
+
     def evaluate_one(self, X: Tensor) -> Tensor:
         """As `evaluate`, of one row X (1, e): there is nothing to sort, which halves the time."""
-        if self.blend.n_blended(len(self.centroids)) == 1:
+        if self.blend.n_nearest == 1 or self.blend.n_blended(len(self.centroids)) == 1:
             D = self.centroid_distances(X)  # (1, Q)
             cells, shares = [int(D.cpu().numpy().argmin())], [1.0]
         else:
-            _, cell_of, share = self.blend.cell_shares(self.centroid_distances, X)
+            _, cell_of, share = self.cell_shares(X)
             cells, shares = cell_of.tolist(), share.tolist()
         out = self.intercept
         for q, share_q in zip(cells, shares, strict=True):
