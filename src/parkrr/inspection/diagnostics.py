@@ -44,16 +44,30 @@ class FittedEstimator(Protocol):
 
 
 class Balance(NamedTuple):
-    """How evenly rows are spread over cells; rows count the same whatever their weights."""
+    """How evenly rows are spread over cells; rows count the same whatever their weights.
+
+    Parameters
+    ----------
+    cells, rows
+        Their numbers.
+    smallest, median, largest
+        Rows of a cell.
+    ratio
+        Rows of the largest cell over the mean.
+    largest_share
+        Share of all rows that are in the largest cell.
+    effective
+        1 / sum rho_q^2: the number of equal cells that would be as uneven.
+    """
 
     cells: int
     rows: int
-    smallest: int  # rows of a cell, as are the next two
+    smallest: int
     median: float
     largest: int
-    ratio: float  # rows of the largest cell over the mean
-    largest_share: float  # of all rows
-    effective: float  # 1 / sum rho_q^2: the number of equal cells that would be as uneven
+    ratio: float
+    largest_share: float
+    effective: float
 
 
 def balance(model: FittedEstimator) -> Balance:
@@ -167,13 +181,20 @@ def worst_rows(
 class BorderJumps(NamedTuple):
     """How far the estimators of two cells are apart where the cells meet.
 
-    With `blended`, predictions pass from one cell to the next smoothly, so that no jump is left.
-    Large ones still mean that cells disagree.
+    Parameters
+    ----------
+    rows
+        Rows near a border that were compared; 0 if there is one cell.
+    median, high
+        Of the jumps, and their 0.9 quantile, in standard deviations of the predictions.
+    blended
+        Whether predictions pass from one cell to the next smoothly, so that no jump is left.
+        Large ones still mean that cells disagree.
     """
 
-    rows: int  # near a border, that were compared; 0 if there is one cell
-    median: float  # jump, in standard deviations of the predictions
-    high: float  # 0.9 quantile of the jumps
+    rows: int
+    median: float
+    high: float
     blended: bool
 
 

@@ -142,18 +142,12 @@ def select(rows: Iterable[Mapping[str, Any]], names: tuple[str, ...]) -> Table:
 
 def score_table(name: str, rows: DiagnosticRows) -> Table:
     """Errors of rows, a line for each target."""
-    if not rows:
-        return []
-    several = rows["truth"].ndim == 2
-    parts = [rows]
-    if several:
-        parts = [
-            {name: v[:, k] if v.ndim == 2 else v for name, v in rows.items()}
-            for k in range(min(TARGETS, rows["truth"].shape[1]))
-        ]
     table = []
-    for k, part in enumerate(parts):
+    several = bool(rows) and rows["truth"].ndim == 2
+    count = min(TARGETS, rows["truth"].shape[1]) if several else len(rows) > 0
+    for k in range(count):
         line: dict[str, Any] = {"rows": name} | ({"target": k} if several else {})
+        part = {key: v[:, k] if v.ndim == 2 else v for key, v in rows.items()}
         for key, value in (score(part) or {}).items():
             line[SCORES[key]] = f"{value:.1%}" if key in SHARES else value
         table.append(line)
