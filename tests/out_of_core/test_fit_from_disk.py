@@ -331,7 +331,7 @@ def files_of_at_most_a_megabyte():
 def test_a_full_disk_names_the_file_and_leaves_what_is_finished(tmp_path):
     checkpoint = Checkpoint(str(tmp_path))
     checkpoint.publish("a", np.ones(3), {})
-    with pytest.raises(StorageError, match=r"b.numbers' cannot be written.*goes on from there"):
+    with pytest.raises(StorageError, match=r"b.numbers' cannot be written.*the same call resumes"):
         checkpoint.publish("b", np.ones(2**18), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.numbers"]
 
