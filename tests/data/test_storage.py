@@ -6,7 +6,7 @@ import pytest
 import torch
 from pyarrow import fs
 
-from ondisk import frame, on_disk, write
+from ondisk import frame, on_disk, predict_in_parts, write
 from parkrr import load, scan_parquet
 from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError, StorageError
@@ -71,15 +71,14 @@ def test_a_changed_parameter_is_named_beside_the_bucket_without_its_keys(fitted,
     assert "hush" not in str(refused.value)
 
 
-def test_predictions_in_a_bucket_are_those_on_disk(fitted, table, s3, tmp_path, monkeypatch):
-    monkeypatch.setattr("parkrr.out_of_core.predict_files.SLICE_ROWS", 3000)
+def test_predictions_in_a_bucket_are_those_on_disk(fitted, table, s3, tmp_path):
     _, model = fitted
     there = open_folder(s3("predictions"))
-    assert model.predict_to(table, s3("predictions"), keys=["y"]) == 12_000
-    model.predict_to(table, tmp_path, keys=["y"])
+    assert predict_in_parts(model, table, s3("predictions"), 3000) == 12_000
+    predict_in_parts(model, table, tmp_path, 3000)
     assert pq.read_table(there.path, filesystem=there.filesystem) == pq.read_table(tmp_path)
     there.filesystem.delete_file(f"{there.path}/part-00001.parquet")
-    assert 0 < model.predict_to(table, s3("predictions"), keys=["y"]) < 6000
+    assert 0 < predict_in_parts(model, table, s3("predictions"), 3000) < 6000
     assert {"part-00000.parquet", "part-00001.parquet"} < there.names()
 
 

@@ -117,7 +117,7 @@ def test_a_later_format_is_refused_with_its_version(tmp_path):
 def test_the_unfitted_model_of_an_unfinished_fit_is_no_model(tmp_path):
     on_disk(tmp_path / "c").fit(scan_parquet(write(tmp_path / "rows"), target="y"))
     with pytest.raises(ModelFileError, match="part of a fit"):
-        load(tmp_path / "c" / "skeleton.park")
+        load(tmp_path / "c" / "unfitted.park")
 
 
 class Mine(Radial):
