@@ -197,7 +197,7 @@ def test_a_fit_in_json_is_one_document(folder):
     found = json.loads((folder / "y.json").read_text())
     assert found["estimator"] == "ParKRegressor"
     assert found["kernel"] == {"name": "gaussian", "lengthscale": 1.0}
-    assert found["held_out"]["rmse"] < 0.5
+    assert found["validation"]["rmse"] < 0.5
     assert [one["kind"] for one in found["features"]] == [*["number"] * 3, "3 categories"]
     assert sum(one["importance"] for one in found["features"]) == pytest.approx(1)
 

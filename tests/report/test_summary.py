@@ -37,7 +37,7 @@ def test_facts_are_those_of_the_model_and_json_can_hold_them():
     assert (facts["rows"], facts["cells"]) == (300, model.n_cells_)
     assert facts["kernel"] == {"name": "gaussian", "lengthscale": 1.0}
     assert [one["kind"] for one in facts["features"]] == ["number", "number", "2 categories"]
-    assert facts["held_out"]["rows"] == len(model.validation_rows_["cell"])
+    assert facts["validation"]["rows"] == len(model.validation_rows_["cell"])
 
 
 def test_facts_as_text():

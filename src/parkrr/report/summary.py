@@ -44,7 +44,7 @@ def summarize(model: Any) -> Facts:
         "precision": chosen["precision"],
         "uncertainty": model.chosen_.uncertainty,
         "classes": None if classes is None else classes.tolist(),
-        "held_out": score(model.validation_rows_),
+        "validation": score(model.validation_rows_),
         "unconverged_cells": sum(not cell.converged for cell in model.report_),
         "rescued_cells": sum(bool(cell.rescue) for cell in model.report_),
         "warnings": find_warnings(model.report_),
@@ -129,7 +129,7 @@ def describe_column(column: ColumnEncoder | None) -> str:
 
 def describe(facts: Mapping[str, Any]) -> dict[str, str]:
     """The facts of :func:`summarize` as short texts, each with its name."""
-    sizes, kernel, scores = facts["rows_of_cells"], dict(facts["kernel"]), facts["held_out"]
+    sizes, kernel, scores = facts["rows_of_cells"], dict(facts["kernel"]), facts["validation"]
     near, coarse = facts["nearest_cells"], facts["coarse_centers"]
     cells, predictions = f"{facts['cells']:,}", "one cell"
     if facts["cells"] > 1:
