@@ -73,6 +73,16 @@ class Balance(NamedTuple):
 def balance(model: FittedEstimator) -> Balance:
     """How evenly the rows of the fit are spread over cells.
 
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+
+    Returns
+    -------
+    Balance
+        Counts and ratios.
+
     Examples
     --------
     >>> import numpy as np
@@ -101,6 +111,16 @@ def cell_table(model: FittedEstimator) -> list[dict[str, Any]]:
 
     ``pandas.DataFrame(cell_table(model))`` is a table.
 
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+
+    Returns
+    -------
+    list of dict
+        One per cell.
+
     Examples
     --------
     >>> import numpy as np
@@ -119,6 +139,20 @@ def errors_by_cell(model: FittedEstimator, X: Any, y: ArrayLike) -> list[dict[st
 
     For a regressor "rmse", the root mean squared error, and "bias", the mean of prediction less
     truth, over rows and targets; for a classifier "error_rate" and "log_loss".
+
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like or frame of shape (n, d)
+        Rows, such as test rows.
+    y : array-like of shape (n,) or (n, t)
+        Their targets or labels.
+
+    Returns
+    -------
+    list of dict
+        One per cell that has rows.
 
     Examples
     --------
@@ -152,6 +186,22 @@ def worst_rows(
     Each with its "index" in X, "cell", "truth", "prediction", "error" and "novelty". The error is
     prediction less truth, for several targets the root of their mean square; for a classifier
     one minus the probability of the true class.
+
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like or frame of shape (n, d)
+        Rows, such as test rows.
+    y : array-like of shape (n,) or (n, t)
+        Their targets or labels.
+    count : int, default=20
+        How many rows, at least 1.
+
+    Returns
+    -------
+    list of dict
+        One per row, the largest error first.
 
     Examples
     --------
@@ -204,6 +254,18 @@ def border_jumps(model: FittedEstimator, X: Any) -> BorderJumps:
     At the tenth of rows X (n, d), at most 4,000, whose two nearest centroids are most nearly at
     the same distance, the estimator of the nearest cell is compared with that of the second.
 
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like or frame of shape (n, d)
+        Rows, such as test rows.
+
+    Returns
+    -------
+    BorderJumps
+        Sizes of the jumps.
+
     Examples
     --------
     >>> import numpy as np
@@ -251,6 +313,22 @@ def theory_of(model: FittedEstimator, X: Any, n_rows: int = 1000, random_state: 
     is known of the truth; it is fitted, not interpolated, because the model jumps at borders,
     which no function of finite norm does. With several outputs it is the first. Of more than 50
     cells, 50 neighbours are used, as a problem of their own.
+
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like or frame of shape (n, d)
+        Rows, such as test rows.
+    n_rows : int, default=1000
+        Rows to sample; memory grows with its square.
+    random_state : int, default=0
+        Seed of the sample.
+
+    Returns
+    -------
+    Theory
+        Angles, effective dimensions and bounds.
 
     Examples
     --------

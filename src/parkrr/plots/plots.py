@@ -46,6 +46,18 @@ NO_ROWS = "The fit has no leave-one-out rows, so no error is known"
 def plot_cell_sizes(model: FittedEstimator, *, ax: "Axes | None" = None) -> "Axes":
     """Rows of each cell, the largest first, beside their mean.
 
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
+
     Examples
     --------
     >>> import numpy as np
@@ -73,6 +85,22 @@ def plot_error_by_cell(
     """Error of each cell against its rows: of rows X (n, d) with targets y, or leave-one-out.
 
     Cells of fewer than 10 rows, whose errors are chance, do not count for the limits and the title.
+
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like, frame or None, default=None
+        Rows to use instead of the validation rows of the fit.
+    y : array-like or None, default=None
+        Their targets.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
 
     Examples
     --------
@@ -116,6 +144,20 @@ def plot_partition(model: FittedEstimator, X: Any = None, *, ax: "Axes | None" =
     have the colour of their cell (10 colours in turn) and centroids are black. A model of one
     feature is drawn against its prediction.
 
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like or frame, default=None
+        Rows to draw. None draws the centres.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
+
     Examples
     --------
     >>> import numpy as np
@@ -153,6 +195,20 @@ def plot_tuning(
     """Validation error of the kernels compared, against their "penalty" or "lengthscale".
 
     Steps of the search use different rows and baselines, so errors are over the best of the step.
+
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    against : {'penalty', 'lengthscale'}, default='penalty'
+        What to draw the validation error against.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
 
     Examples
     --------
@@ -194,6 +250,18 @@ def plot_tuning(
 def plot_importances(model: FittedEstimator, *, ax: "Axes | None" = None) -> "Axes":
     """Feature importances, the 20 largest: how much predictions change along each feature.
 
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
+
     Examples
     --------
     >>> import numpy as np
@@ -234,6 +302,24 @@ def plot_predictions(
 
     Of at most 2,000 of rows X (n, d) with targets y, or of leave-one-out rows, whose intervals
     have a coverage of 0.9. With several targets, `target` is the number of one.
+
+    Parameters
+    ----------
+    model : ParKRegressor or ParKClassifier
+        A fitted estimator.
+    X : array-like, frame or None, default=None
+        Rows to use instead of the validation rows of the fit.
+    y : array-like or None, default=None
+        Their targets.
+    coverage : float, default=0.9
+        Of the intervals, between 0 and 1.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
 
     Examples
     --------
@@ -297,6 +383,18 @@ def plot_error_against_time(results: Mapping[str, Any], *, ax: "Axes | None" = N
 
     `results` are those of benchmarks/results/peers.json: for each task and method "error" and
     "fit_seconds". Errors of more than 10 times the best are drawn at the edge.
+
+    Parameters
+    ----------
+    results : mapping
+        As `benchmarks/peers.py` writes it.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw. None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, to be changed or saved.
 
     Examples
     --------
