@@ -243,8 +243,8 @@ def test_block_size_does_not_change_the_answer(solver, block_bytes, rows, monkey
     X, Y = rows
     settings = {"n_cells": 3, "solver": solver, "tol": 1e-12, "random_state": 0}
     expected = plain(n_centers=50, **settings).fit(X, Y).predict(X)
-    monkeypatch.setattr("parkrr.kernels.blocks.BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr("parkrr.kernels.blocks.SHORTEST_BLOCK", 1)
+    monkeypatch.setattr("parkrr.kernels.base.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("parkrr.kernels.base.SHORTEST_BLOCK", 1)
     actual = plain(n_centers=50, **settings).fit(X, Y).predict(X)
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
 

@@ -1,6 +1,6 @@
 """Kernels K(x, z), and the feature map that rows pass before them."""
 
-from parkrr.kernels.blocks import (
+from parkrr.kernels.base import (
     InnerProductBlock,
     Kernel,
     KernelBlock,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.kernels.blocks import coordinate_limit
+from parkrr.kernels.base import coordinate_limit
 
 CLIPPED = 0.005  # share of values at each end that does not count for a feature's spread
 KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from parkrr.errors import ParameterError
-from parkrr.kernels.blocks import InnerProductBlock, Kernel, KernelBlock
+from parkrr.kernels.base import InnerProductBlock, Kernel, KernelBlock
 
 
 @final

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from parkrr.errors import ParameterError
-from parkrr.kernels.blocks import InnerProductBlock, Kernel, KernelBlock, coordinate_limit
+from parkrr.kernels.base import InnerProductBlock, Kernel, KernelBlock, coordinate_limit
 
 
 class Radial(Kernel):
@@ -34,7 +34,11 @@ class Radial(Kernel):
     @property
     @abstractmethod
     def coefficient(self) -> float:
-        """c such that the kernel is a plain function of c |x - z|^2."""
+        """c such that the kernel is a plain function of c |x - z|^2.
+
+        Let it be positive if the function takes the root of it: then distances that rounding cannot
+        distinguish from zero are set to zero.
+        """
 
     @abstractmethod
     def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
@@ -42,7 +46,10 @@ class Radial(Kernel):
 
     @abstractmethod
     def derivative(self, buffers: list[Tensor]) -> Tensor:
-        """The derivative of the profile by |c| |x - z|^2, in place as there; 0 where x = z."""
+        """The derivative of the profile by |c| |x - z|^2, in place as there.
+
+        Where it is infinite at x = z, as for the Laplacian kernel, it must be 0 there.
+        """
 
     def diag(self, X: Tensor) -> Tensor:
         return X.new_ones(len(X))

@@ -207,7 +207,7 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
 def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
     """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
     rows, sizes, settings = decided.rows, decided.sizes, decided.settings
-    if not settings.engine.remote:  # no more than there is memory for
+    if settings.engine is settings.engine.local:  # no more threads than there is memory for
         engine = LocalEngine(min(settings.engine.cores, sizes.n_workers))
         settings = replace(settings, engine=engine)
     if settings.solver == "falkon":

@@ -220,8 +220,8 @@ def encode_param(value: Any) -> Any:
         return {"pairs": [list(pair) for pair in value.items()]}
     if isinstance(value, np.random.RandomState):
         return None
-    if hasattr(value, "remote"):  # an engine
-        return "ray" if value.remote else "local"
+    if hasattr(value, "remote"):  # an engine; one of your own is not in the file
+        return getattr(value, "name", "local")
     return str(value)
 
 

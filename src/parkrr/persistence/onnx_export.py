@@ -20,12 +20,13 @@ from torch import Tensor
 from parkrr.data import Number, TableEncoder, atomic_write
 from parkrr.errors import ParameterError
 from parkrr.kernels import (
-    KERNELS,
     FeatureMap,
     Gaussian,
     InnerProductBlock,
     Kernel,
     KernelBlock,
+    Laplacian,
+    Linear,
     Matern,
     Polynomial,
     PolynomialBlock,
@@ -54,6 +55,9 @@ class ExportedModel(Protocol):
     def _predictor(self) -> Predictor: ...
 
 
+EXPORTED_KERNELS = (Gaussian, Laplacian, Matern, Polynomial, Linear)
+
+
 def to_onnx(model: ExportedModel, path: str | Path) -> None:
     """Write a fitted estimator as an ONNX file.
 
@@ -76,10 +80,10 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
     predictor = model._predictor()
     park, classes = predictor.model, predictor.classes
     for kernel in [park.kernel, *([] if park.coarse is None else [park.coarse.kernel])]:
-        if type(kernel) not in KERNELS.values():
+        if not isinstance(kernel, EXPORTED_KERNELS):
+            exported = [kind.__name__ for kind in EXPORTED_KERNELS]
             raise ParameterError(
-                f"to_onnx exports the kernels of parkrr ({sorted(KERNELS)}), got {kernel!r}; keep "
-                f"such a model in Python"
+                f"to_onnx exports the kernels {exported}, got {kernel!r}; keep such a model in Python"
             )
     graph = Graph()
     X = Value(graph, "X", np.float64)
@@ -401,10 +405,11 @@ def apply_profile(kernel: Kernel, G: Value) -> Value:
     """Kernel values (n, m) of the matrix product of a block: KernelBlock.from_products."""
     if isinstance(kernel, Polynomial):
         return G.graph.node("Pow", G, float(kernel.degree))
-    if not isinstance(kernel, Radial):
+    if isinstance(kernel, Linear):
         return G
     if isinstance(kernel, Gaussian):
         return G.graph.node("Exp", G.clip(high=0.0))
+    assert isinstance(kernel, Laplacian | Matern)
     a = G.graph.node("Sqrt", G.clip(0.0))
     decay = G.graph.node("Exp", -a)
     if isinstance(kernel, Matern) and kernel.nu > 0.5:
@@ -424,6 +429,7 @@ def decide(calibration: Calibration | None, F: Value, t: int) -> Value:
             return estimate_probabilities(calibration, F, t)
         ends = calibration.scores[0][[0, -1]]
         return F.clip(*map(float, ends)) - calibration.equal_score
+    assert calibration is None  # a single class
     return F
 
 

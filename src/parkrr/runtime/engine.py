@@ -77,6 +77,7 @@ class LocalEngine:
     """
 
     n_threads: int | None = None
+    name = "local"  # in a model file
     n_nodes = 1
     remote = False
 
@@ -128,9 +129,10 @@ def as_engine(engine: Engine | str) -> Engine:
     # Not hasattr, which would start a cluster to count its nodes.
     missing = [name for name in ENGINE if name not in dir(engine)]
     if isinstance(engine, str) or missing:
+        lacks = "" if isinstance(engine, str) else f" without {', '.join(missing)}"
         raise ParameterError(
             f"engine must be 'local', 'ray', a LocalEngine, a RayEngine or another object with the "
-            f"methods of parkrr.runtime.Engine, got {engine!r} without {', '.join(missing)}"
+            f"methods of parkrr.runtime.Engine, got {engine!r}{lacks}"
         )
     return engine
 

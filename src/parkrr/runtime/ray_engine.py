@@ -53,6 +53,7 @@ class RayEngine:
     num_gpus: float = 0
     memory: float = 0
     local: LocalEngine = field(default_factory=LocalEngine, repr=False, compare=False)
+    name = "ray"  # in a model file
     remote = True
 
     @property
