@@ -250,7 +250,7 @@ def test_categories_and_dates_are_refused_by_name(tmp_path):
 
 def test_a_kernel_of_ones_own_is_refused(tmp_path):
     model = regressor(Cauchy(2.0))
-    with pytest.raises(ParameterError, match="to_onnx exports the kernels of parkrr"):
+    with pytest.raises(ParameterError, match="to_onnx exports the kernels"):
         model.to_onnx(tmp_path / "model.onnx")
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from parkrr import LocalEngine, ParKRegressor
+from ondisk import on_disk, write
+from parkrr import LocalEngine, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
 from parkrr.runtime import as_engine, map_on_threads, progress, run_tasks, torch_threads
 
@@ -42,6 +43,23 @@ def test_a_fit_runs_on_an_engine_of_ones_own():
     local = ParKRegressor(**settings, engine="local", progress=False).fit(X, X[:, 0])
     np.testing.assert_allclose(own.predict(X), local.predict(X), atol=1e-6)
     assert engine.n_tasks == own.n_cells_
+
+
+def test_the_passes_over_files_run_on_an_engine_of_ones_own(tmp_path):
+    engine, table = OneByOne(), scan_parquet(write(tmp_path / "rows", n=3000), target="y")
+    own = on_disk(tmp_path / "own", engine=engine).fit(table)
+    local = on_disk(tmp_path / "local").fit(table)
+    np.testing.assert_array_equal(own.model_.weights[0], local.model_.weights[0])
+    assert engine.n_tasks > own.n_cells_
+
+
+def test_a_saved_model_has_no_engine_of_ones_own(tmp_path):
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    engine = OneByOne()
+    engine.remote = True
+    settings = {"kernel": "gaussian", "penalty": 1e-3, "metric": "euclidean", "engine": engine}
+    ParKRegressor(**settings, blend=1, coarse=0).fit(X, X[:, 0]).save(tmp_path / "m.park")
+    assert load(tmp_path / "m.park").engine == "local"
 
 
 @pytest.mark.parametrize("engine", ["dask", 3, object(), None])

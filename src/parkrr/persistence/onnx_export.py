@@ -83,7 +83,8 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
         if not isinstance(kernel, EXPORTED_KERNELS):
             exported = [kind.__name__ for kind in EXPORTED_KERNELS]
             raise ParameterError(
-                f"to_onnx exports the kernels {exported}, got {kernel!r}; keep such a model in Python"
+                f"to_onnx exports the kernels {exported}, got {kernel!r}; keep such a model in "
+                f"Python"
             )
     graph = Graph()
     X = Value(graph, "X", np.float64)
