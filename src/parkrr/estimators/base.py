@@ -5,7 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,6 +67,8 @@ from parkrr.planning import (
 from parkrr.runtime import Engine, as_engine, check_device, move_to_device, process_bytes
 from parkrr.tuning import Chosen, TuningLog
 from parkrr.uncertainty import DiagnosticRows, Predictor, add_cell_errors
+
+Estimator = TypeVar("Estimator", bound="ParKEstimator")
 
 PLAN_ROWS = 20_000  # that a plan reads of an array
 SMALL_STATISTICS = 2**20  # bytes that keep_statistics="auto" keeps: 360 centres in one cell
@@ -478,13 +480,13 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         return write_predictions(files, source, as_engine(self.engine), self.progress)
 
     def _fit(
-        self,
+        self: Estimator,
         X: Any,
         y: Any,
         sample_weight: Any,
         updates: bool = False,
         classes: NDArray[Any] | None = None,
-    ) -> Self:
+    ) -> Estimator:
         """Fit arrays, a frame or files; with `updates` keep statistics whatever is set.
 
         A classifier takes its classes from `classes`, or from y if that is None.
