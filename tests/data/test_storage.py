@@ -133,4 +133,4 @@ def test_part_of_an_object_is_read_from_its_place(s3):
     checkpoint = Checkpoint(s3("parts"))
     checkpoint.publish("a", np.arange(10.0), {"rows": 2})
     assert checkpoint.read("a", 3, 6).tolist() == [3, 4, 5]
-    assert checkpoint.known(["a", "b"]) == {"a": {"rows": 2}, "b": None}
+    assert [checkpoint.facts(name) for name in "ab"] == [{"rows": 2}, None]

@@ -173,7 +173,7 @@ def test_predictions_of_anything_are_finite_or_refused_by_name(fitted, which, x)
         ("as they are", "as they are", "complex", "sample_weight: numbers must be real"),
         ("as they are", "as they are", "a string", "sample_weight: could not convert string"),
         ("a frame of complex numbers", "as they are", "none", "a frame that Arrow can read"),
-        ("an Arrow table with two of a name", "as they are", "none", "'a' is there twice"),
+        ("an Arrow table with two of a name", "as they are", "none", "'a' twice"),
         ("a column", "as they are", "none", "X, y: Expected a 2-dimensional container"),
         ("strings", "as they are", "none", "X, y: could not convert string to float"),
     ],
@@ -226,7 +226,7 @@ def test_columns_that_are_named_twice_are_refused_by_name(files, names, message)
 
 def test_labels_that_no_model_file_holds_are_refused_before_a_fit(files):
     dates = scan_parquet(files[0] / "good.parquet", target="day", features=["a"])
-    with pytest.raises(ValueError, match="target must be words, numbers or truth values"):
+    with pytest.raises(ValueError, match="target must be strings, numbers or booleans"):
         ParKClassifier(**PLAIN).fit(dates)
 
 

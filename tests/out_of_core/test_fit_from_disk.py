@@ -21,7 +21,7 @@ from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.fit import decide, learn_table
 from parkrr.out_of_core.sorted_pass import fit_from_sorted_rows, sort_rows
 from parkrr.out_of_core.statistics_pass import fit_from_statistics
-from parkrr.planning.disk_sizes import plan_disk
+from parkrr.planning.disk_sizes import choose_disk_sizes
 from parkrr.runtime.engine import LocalEngine
 from reference import nystrom_weights
 
@@ -359,7 +359,7 @@ def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
 def plan(**changes):
     usual = {"n": 10**9, "width": 9, "t": 1, "n_cells": None, "n_centers": None, "cores": 2,
              "max_memory": 4e9, "group_bytes": 40e6}  # fmt: skip
-    return plan_disk(**{**usual, **changes})
+    return choose_disk_sizes(**{**usual, **changes})
 
 
 def test_automatic_cells_are_made_in_one_pass():

@@ -151,7 +151,7 @@ def test_the_coarse_level_is_not_fitted_to_rows_that_are_left_out():
     Y = rows().Y.clone()
     Y[300:] = Y[300:].flip(0)
     same = [
-        prepare_rows(settings, replace(rows(), Y=target), left_out).model.coarse.weights
+        prepare_rows(settings, replace(rows(), Y=target), left_out)[1].coarse.weights
         for target in (rows().Y, Y)
     ]
     torch.testing.assert_close(*same, rtol=0, atol=0)
