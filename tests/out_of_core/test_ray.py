@@ -27,7 +27,10 @@ os.environ.update(
     RAY_health_check_failure_threshold="3",
     RAY_memory_monitor_refresh_ms="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
-    PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+    # Workers import this module and those beside the folder.
+    PYTHONPATH=os.pathsep.join(
+        [*map(str, Path(__file__).parents[:2]), os.environ.get("PYTHONPATH", "")]
+    ),
 )
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
