@@ -149,7 +149,7 @@ class BeforeTasks(RayEngine):
 
 
 def after(before, begins, function, task):
-    if task.name.startswith(begins):
+    if getattr(task, "name", "").startswith(begins):
         before(task)
     return function(task)
 
