@@ -5,11 +5,20 @@ import datasets
 
 # Files whose tests take seconds each. `pytest -m "not slow"` skips them and takes three minutes.
 SLOW = (
+    "cli/test_cli.py",
+    "data/test_storage.py",
+    "estimators/test_concurrency.py",
     "estimators/test_fuzz.py",
+    "estimators/test_mlflow.py",
     "estimators/test_properties.py",
     "estimators/test_sklearn.py",
     "package/test_golden.py",
-    "tuning/test_tuning.py",
+    "parkrr/estimators/base.py",
+    "parkrr/estimators/classifier.py",
+    "parkrr/estimators/regressor.py",
+    "planning/test_plan.py",
+    "runtime/test_devices.py",
+    "tuning/test_pipeline.py",
 )
 # Files that count on the memory or the cores of the machine, so that nothing may run beside them.
 ALONE = (
