@@ -50,6 +50,7 @@ from parkrr.data.rows import (
     cut_evenly,
     draw_indices,
     group_by_cell,
+    hash_rows,
     is_frame,
     join_blocks,
     merge_copies,

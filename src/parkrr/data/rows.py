@@ -325,15 +325,20 @@ def canonical_order(rows: ArraySource) -> Tensor:
 def merge_copies(rows: ArraySource) -> ArraySource:
     """Copies of a row as one row with their total weight, at the place of the first."""
     X, Y, w = rows.block(slice(None))
-    hashes = np.zeros(len(X), dtype=np.uint64)
-    for column in (*X.T, *Y.T):  # adding zero turns -0.0 into 0.0
-        bits = (column.double().cpu().numpy() + 0.0).view(np.uint64)
-        hashes = mix_bits(hashes * np.uint64(0x9E3779B97F4A7C15) + mix_bits(bits))
-    _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    _, first, kind = np.unique(hash_rows(X, Y), return_index=True, return_inverse=True)
     weights = np.ones(len(X)) if w is None else w.double().cpu().numpy()
     total, order = np.bincount(kind, weights=weights), np.argsort(first)
     own = torch.from_numpy(first[order]).to(X.device)
     return ArraySource(X[own], Y[own], torch.from_numpy(total[order]).to(X.device))
+
+
+def hash_rows(X: Tensor, Y: Tensor) -> NDArray[np.uint64]:
+    """64 bits of each row X (n, d), Y (n, t), shape (n,): the same in float32 and float64."""
+    hashes = np.zeros(len(X), dtype=np.uint64)
+    for column in (*X.T, *Y.T):  # adding zero turns -0.0 into 0.0
+        bits = (column.double().cpu().numpy() + 0.0).view(np.uint64)
+        hashes = mix_bits(hashes * np.uint64(0x9E3779B97F4A7C15) + mix_bits(bits))
+    return hashes
 
 
 def mix_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -4,6 +4,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -42,12 +43,14 @@ from parkrr.park import (
     FitResult,
     FitSettings,
     Model,
-    check_rows_left,
+    check_target,
     compute_statistics,
     fit_park,
+    forget_rows,
+    learn_rows,
+    solve_changed,
     update_model,
     update_report,
-    update_statistics,
 )
 from parkrr.partition import Blend
 from parkrr.persistence import save_estimator
@@ -66,13 +69,21 @@ from parkrr.planning import (
 )
 from parkrr.runtime import Engine, as_engine, check_device, move_to_device, process_bytes
 from parkrr.tuning import Chosen, TuningLog
-from parkrr.uncertainty import DiagnosticRows, Predictor, add_cell_errors
+from parkrr.uncertainty import (
+    DiagnosticRows,
+    Predictor,
+    add_cell_errors,
+    diagnostic_positions,
+    drop_forgotten,
+    mark_rows,
+)
 
 Estimator = TypeVar("Estimator", bound="ParKEstimator")
 
 PLAN_ROWS = 20_000  # that a plan reads of an array
 SMALL_STATISTICS = 2**20  # bytes that keep_statistics="auto" keeps: 360 centres in one cell
 STATISTICS_ROWS = 2**16  # added to the statistics at a time
+SMALL_RECORD = 2**16  # rows that keep_statistics="auto" remembers one by one: 1.6 MB
 
 
 class FitOutcome(NamedTuple):
@@ -208,16 +219,18 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """Remove rows that the model was fitted to, as if it had never seen them.
 
         Only the cells of these rows are solved again, from the statistics of their other rows.
-        Centres stay, even those that were among the removed rows.
+        Centres stay, even those that were among the removed rows. The rows are dropped from
+        `validation_rows_`. If a row is refused, the model stays as it was.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or a frame
-            Rows that were passed to :meth:`fit` or :meth:`partial_fit`.
+            Rows that were passed to :meth:`fit` or :meth:`partial_fit`, the same numbers.
         y : array-like of shape (n,) or (n, t)
             Their targets or labels.
         sample_weight : array-like of shape (n,), default=None
-            Their weights, if they had any.
+            Their weights, if they had any, and at most what `decay` has left of them. None
+            stands for ones.
 
         Returns
         -------
@@ -229,8 +242,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If the estimator is not fitted.
         ParameterError
-            If the fit kept no statistics (see `keep_statistics`), or a cell would have less than
-            no rows left.
+            If the fit kept no statistics (see `keep_statistics`), or a row was never learned, is
+            forgotten already, or has less weight left than is to be forgotten. Of more than
+            4 million rows, or 65,536 with ``keep_statistics="auto"``, it is only checked that
+            the statistics of each cell remain those of some rows.
 
         Examples
         --------
@@ -243,7 +258,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         >>> round(float(model.forget(X[:10], y[:10]).predict([[0.1]])[0]), 1)
         0.1
         """
-        self._update(X, y, sample_weight, sign=-1.0, decay=1.0)
+        self._update(X, y, sample_weight, forget=True)
         return self
 
     def novelty(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -522,7 +537,13 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
             start = time.perf_counter()
-            self.statistics_ = compute_statistics(self.model_, self.report_, outcome.blocks)
+            most = (SMALL_RECORD,) if params["keep_statistics"] == "auto" else ()
+            statistics = compute_statistics(self.model_, self.report_, outcome.blocks, *most)
+            if self.validation_rows_:
+                left_out = outcome.result.left_out
+                kept = diagnostic_positions(left_out, outcome.settings.seed)
+                statistics = replace(statistics, validation=mark_rows(left_out.X[kept]))
+            self.statistics_ = statistics
             self.seconds_["statistics"] = time.perf_counter() - start
         return self
 
@@ -574,7 +595,9 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 )
         warn_unconverged(self.report_, self.max_iter, self.tol)
 
-    def _update(self, X: Any, y: Any, sample_weight: Any, sign: float, decay: float) -> None:
+    def _update(
+        self, X: Any, y: Any, sample_weight: Any, *, forget: bool = False, decay: float = 1.0
+    ) -> None:
         """Add rows to the statistics of their cells, or subtract them, and solve those cells."""
         check_is_fitted(self)
         if self.statistics_ is None:
@@ -585,10 +608,18 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         Y, w = self._check_new_rows(y, sample_weight, len(rows))
         block = Block(rows, as_tensor(Y), None if w is None else as_tensor(w))
-        sums, touched = update_statistics(self.statistics_, self.model_, block, sign, decay)
-        check_rows_left(sums, touched)
-        self.model_ = update_model(self.model_, sums, touched)
-        self.statistics_, self.report_ = sums, update_report(self.report_, sums, touched)
+        check_target(block.Y)
+        validation = self.validation_rows_
+        if forget:
+            statistics, changed = forget_rows(self.statistics_, self.model_, block)
+            statistics, validation = drop_forgotten(statistics, validation, self.model_, block, y)
+        else:
+            statistics, changed = learn_rows(self.statistics_, self.model_, block, decay)
+        fits = solve_changed(statistics, self.model_, changed)
+        # Nothing below fails: an update that is refused leaves the model as it was.
+        self.report_ = update_report(self.report_, statistics, fits)
+        self.model_ = update_model(self.model_, fits)
+        self.statistics_, self.validation_rows_ = statistics, validation
 
     def _rows(self, X: Any) -> Tensor:
         """X as the numbers that the model was fitted to, shape (n, d)."""
@@ -650,6 +681,7 @@ def fit_rows(
 ) -> FitOutcome:
     """Fit rows in memory."""
     # Of few rows each is left out in turn: with all its copies, or it would predict itself.
+    given = rows
     rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
@@ -660,7 +692,7 @@ def fit_rows(
         settings=settings,
         log=log,
         sample=rows.sample(importance.ROWS, settings.seed).X,
-        blocks=rows.blocks(STATISTICS_ROWS),
+        blocks=given.blocks(STATISTICS_ROWS),
         seconds={"partition": result.partition_seconds, "cells": result.cells_seconds},
         columns=columns,
     )

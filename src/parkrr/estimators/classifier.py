@@ -120,8 +120,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         machines all of them must be able to reach it. Arrays do not use it.
     keep_statistics : bool or "auto", default="auto"
         Keep what :meth:`partial_fit` and :meth:`forget` need: 8 m_q^2 bytes for each cell
-        of m_q centres. True also limits an automatic number of centres to 500 for each
-        cell. "auto" keeps statistics of up to 1 MB.
+        of m_q centres, and 24 bytes a row. True also limits an automatic number of centres
+        to 500 for each cell. "auto" keeps statistics of up to 1 MB.
     progress : bool, default=True
         Show progress of long steps in a terminal or notebook; elsewhere the logger
         "parkrr" gets a line for each.
@@ -341,7 +341,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         if not hasattr(self, "model_"):
             known = None if classes is None else np.unique(np.asarray(classes))
             return self._fit(X, y, sample_weight, updates=True, classes=known)
-        self._update(X, y, sample_weight, sign=1.0, decay=check_share("decay", decay))
+        self._update(X, y, sample_weight, decay=check_share("decay", decay))
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:

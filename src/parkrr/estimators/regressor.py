@@ -104,8 +104,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         machines all of them must be able to reach it. Arrays do not use it.
     keep_statistics : bool or "auto", default="auto"
         Keep what :meth:`partial_fit` and :meth:`forget` need: 8 m_q^2 bytes for each cell
-        of m_q centres. True also limits an automatic number of centres to 500 for each
-        cell. "auto" keeps statistics of up to 1 MB.
+        of m_q centres, and 24 bytes a row. True also limits an automatic number of centres
+        to 500 for each cell. "auto" keeps statistics of up to 1 MB.
     progress : bool, default=True
         Show progress of long steps in a terminal or notebook; elsewhere the logger
         "parkrr" gets a line for each.
@@ -262,7 +262,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "model_"):
             return self._fit(X, y, sample_weight, updates=True)
-        self._update(X, y, sample_weight, sign=1.0, decay=check_share("decay", decay))
+        self._update(X, y, sample_weight, decay=check_share("decay", decay))
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
@@ -440,8 +440,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     def _check_new_rows(
         self, y: Any, sample_weight: Any, n: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        t = len(self.model_.intercept)
+        with naming_parameter("y"):
+            Y, t = as_real(y), len(self.model_.intercept)
+        Y = Y.reshape(len(Y), -1) if Y.ndim else Y
         if Y.shape != (n, t) or not np.isfinite(Y).all():
             raise ParameterError(
                 f"y must be {n} finite rows of {t} targets, as in fit, got shape {np.shape(y)}"

@@ -7,6 +7,7 @@ from parkrr.park.algorithm import (
     Coarse,
     FitResult,
     FitSettings,
+    check_target,
     collect,
     count_centers,
     divide_rows,
@@ -29,10 +30,11 @@ from parkrr.park.cells import (
 )
 from parkrr.park.incremental import (
     CellStatistics,
-    check_rows_left,
     compute_statistics,
+    forget_rows,
+    learn_rows,
+    solve_changed,
     update_model,
     update_report,
-    update_statistics,
 )
 from parkrr.park.model import Cell, CoarseModel, Model

@@ -309,12 +309,7 @@ def scale_target(
     scaled to mean one, which changes nothing either: the ridge lambda n is scaled with them.
     """
     Y, w = rows.Y.double(), rows.w
-    largest = max(abs(float(end)) for end in Y.aminmax())
-    if not largest <= LARGEST_TARGET:
-        raise ParameterError(
-            f"y must lie between {-LARGEST_TARGET:.0e} and {LARGEST_TARGET:.0e}, since errors are "
-            f"squared, but is as large as {largest:.1e}; scale it"
-        )
+    check_target(Y)
     if w is not None:
         # First by the largest, for a sum of weights near 1e308 is infinite; and none so small
         # that it is zero in float32, for then a cell could have no weight at all.
@@ -327,6 +322,16 @@ def scale_target(
     scale = max(abs(float(end)) for end in Y.aminmax()) or 1.0
     w = None if w is None else w.to(dtype)
     return replace(rows, Y=Y.div_(scale).to(dtype), w=w), mean, scale
+
+
+def check_target(Y: Tensor) -> None:
+    """Refuse targets Y (n, t) whose squares would overflow."""
+    largest = max(abs(float(end)) for end in Y.aminmax())
+    if not largest <= LARGEST_TARGET:
+        raise ParameterError(
+            f"y must lie between {-LARGEST_TARGET:.0e} and {LARGEST_TARGET:.0e}, since errors are "
+            f"squared, but is as large as {largest:.1e}; scale it"
+        )
 
 
 def check_kernel_range(kernel: Kernel, rows: ArraySource, dtype: torch.dtype) -> None:

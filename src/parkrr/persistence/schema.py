@@ -156,7 +156,14 @@ STATISTICS = {
     "sums.weight": TensorRule(FLOATS, "Q"),
     "sums.fitted_rows": TensorRule(FLOATS, "Q"),
 }
-MAY_BE_EMPTY = "nw"  # axes
+# Which rows were learned, r of them, and by what three numbers validation rows are found again.
+LEARNED = {
+    "sums.learned.hashes": TensorRule(WHOLE, "r"),
+    "sums.learned.cells": TensorRule(WHOLE, "r"),
+    "sums.learned.weights": TensorRule(FLOATS, "r"),
+}
+MARKS = {"sums.validation": TensorRule(FLOATS, "h3")}
+MAY_BE_EMPTY = "nwrh"  # axes; all rows may have been forgotten
 
 
 def check_tensors(
@@ -191,7 +198,7 @@ def check_names(where: str, names: Collection[str], known: Collection[str]) -> N
 
 def check_below(name: str, numbers: Tensor, count: int) -> None:
     """Refuse numbers that are not from 0 to count - 1."""
-    low, high = (int(end) for end in torch.aminmax(numbers))
+    low, high = (int(end) for end in torch.aminmax(numbers)) if len(numbers) else (0, 0)
     require(0 <= low <= high < count, f"{name} must be from 0 to {count - 1}")
 
 
@@ -237,11 +244,28 @@ def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collectio
     require(len(facts["report_"]) == Q, "report_ must have an entry for each cell")
     check_features(facts, e if model.metric.origin is None else len(model.metric.origin))
     own = {name: tensor for name, tensor in more.items() if name.startswith("sums.")}
-    grams = sum(len(Z) * (len(Z) + 1) // 2 + len(Z) * t for Z in model.centers)
-    check_tensors(own, STATISTICS if facts["statistics"] else {}, {"Q": Q, "g": grams})
+    if facts["statistics"] is None:
+        check_tensors(own, {}, {})
+    else:
+        check_statistics(own, model, len(more.get("held_out.cell", ())))
     more = {name: tensor for name, tensor in more.items() if name not in own}
     check = check_classifier if facts["estimator"] == "ParKClassifier" else check_regressor
     check(facts, more, {"Q": Q, "e": e, "t": t})
+
+
+def check_statistics(own: Tensors, model: Model, h: int) -> None:
+    """Refuse statistics of other cells, and rows that no cell has learned."""
+    Q, t = len(model.centers), len(model.intercept)
+    grams = sum(len(Z) * (len(Z) + 1) // 2 + len(Z) * t for Z in model.centers)
+    rules = STATISTICS | (LEARNED if "sums.learned.hashes" in own else {})
+    rules |= MARKS if "sums.validation" in own else {}
+    check_tensors(own, rules, {"Q": Q, "g": grams, "h": h, "3": 3})
+    if "sums.learned.hashes" in own:
+        hashes = own["sums.learned.hashes"]
+        require(bool((hashes[1:] > hashes[:-1]).all()), "sums.learned.hashes must increase")
+        check_below("sums.learned.cells", own["sums.learned.cells"], Q)
+        positive = bool((own["sums.learned.weights"] > 0).all())
+        require(positive, "sums.learned.weights must be > 0")
 
 
 def check_params(where: str, data: Facts, known: Collection[str]) -> None:

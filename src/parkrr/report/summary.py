@@ -62,7 +62,7 @@ def summarize(model: Any) -> Facts:
 
 def score(rows: DiagnosticRows) -> dict[str, float | None] | None:
     """Errors of rows, over all targets; None without rows, and r2 of a constant target."""
-    if not rows:
+    if not rows or not len(rows["cell"]):  # all of them were forgotten
         return None
     truth, predicted, n = rows["truth"], rows["predicted"], len(rows["cell"])
     if "confidence" in rows:

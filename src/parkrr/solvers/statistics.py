@@ -11,6 +11,7 @@ from torch import Tensor
 
 from parkrr.kernels import Kernel
 from parkrr.solvers.direct import solve_gram, statistics_jitter
+from parkrr.solvers.factors import join_rescues
 from parkrr.solvers.problem import LeaveOneOutBlock, LocalFit, kernel_of_rows, zero_fit
 
 JITTER_FACTORS = (1.0, 1e2, 1e4, 1e6)
@@ -42,5 +43,6 @@ def solve_statistics(
         jitter = boost * statistics_jitter(len(Z), factor * ridge / weight)
         fit = solve_gram(K_mm, gram, factor * ridge, min(LARGEST_JITTER, jitter), left_out)
         if fit is not None and bool(torch.isfinite(fit.weights).all()):
-            return fit._replace(dtype=Z.dtype)
+            raised = f"ridge raised {factor:.0e} times" if factor > 1 else ""
+            return fit._replace(dtype=Z.dtype, rescue=join_rescues(fit.rescue, raised))
     return None
