@@ -21,7 +21,7 @@ TEXT = re.compile(
     r"|scout(s|ed|ing)?|race[sd]?|racing|vote[srd]?|voters|voting|(?<!blend[ _])trials?"
     r"|balls?|(?<!bbox to )anchors?(?!: warn)|runners?|polls?|rolls?|compass"
     r"|error bars that hold|the machine of the user|goes on where it was"
-    r"|pictures?|page|figures)\b",
+    r"|pictures?|page(?! checksum)|figures)\b",
     re.IGNORECASE,
 )
 CLASSES = {

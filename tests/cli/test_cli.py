@@ -154,7 +154,7 @@ def test_a_folder_of_predictions_is_not_predicted_twice(folder, tmp_path, name):
     assert json.loads(run(*args).stdout)["rows"] == 0
     assert pq.read_table(tmp_path / "out" / "part-00000.parquet").num_rows == N
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert left == ["_job.json", "part-00000.parquet"]
+    assert left == ["_job.json", "_part-00000.parquet.json", "part-00000.parquet"]
 
 
 def test_categories_that_look_like_numbers_stay_categories_in_csv(folder, data, tmp_path):
@@ -553,7 +553,8 @@ def test_a_fit_its_model_and_its_predictions_go_through_a_bucket(data, s3):
     assert run("predict", model, data, "-o", s3("cli/predictions"), "-q").exit_code == 0
     assert json.loads(run("inspect", model, "--json").stdout)["cells"] == 2
     assert "cells-000000.json" in open_folder(s3("cli/fit")).names()
-    assert open_folder(s3("cli/predictions")).names() == {"_job.json", "part-00000.parquet"}
+    written = {"_job.json", "_part-00000.parquet.json", "part-00000.parquet"}
+    assert open_folder(s3("cli/predictions")).names() == written
 
 
 def test_rows_of_csv_files_are_not_converted_in_a_bucket(tmp_path):

@@ -129,6 +129,17 @@ def test_a_truncated_file_is_named(folder):
         scan_parquet(folder, target="y")
 
 
+def test_a_flipped_bit_is_noticed_where_pages_have_checksums(tmp_path):
+    path, options = tmp_path / "a.parquet", {"compression": "none", "use_dictionary": False}
+    rows = pa.table({"x": np.arange(1000.0), "y": np.arange(1000.0)})
+    pq.write_table(rows, path, write_page_checksum=True, **options)
+    content = bytearray(path.read_bytes())
+    content[4000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"a.parquet' cannot be read.*CRC checksum"):
+        all_of(scan_parquet(path, target="y"), ["x"])
+
+
 def test_a_file_that_breaks_after_it_was_found_is_named(folder):
     table = scan_parquet(folder, target="y")
     path = folder / "year=3" / "a.parquet"

@@ -10,7 +10,7 @@ from ondisk import frame, on_disk, predict_in_parts, write
 from parkrr import load, scan_parquet
 from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError, StorageError
-from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +119,11 @@ def test_what_a_killed_task_left_in_a_bucket_is_swept(s3):
 
 def test_a_bucket_that_is_not_there_is_named_without_its_keys(s3):
     url = s3("fit").replace("@rows", "@nowhere")
-    with pytest.raises(StorageError, match=r"'s3://nowhere/fit/' cannot be written") as refused:
-        Checkpoint(url).check({})
+    with (
+        pytest.raises(StorageError, match=r"'s3://nowhere/fit/' cannot be written") as refused,
+        Checkpoint(url).hold(),
+    ):
+        pass
     assert "hush" not in str(refused.value)
 
 
@@ -131,6 +134,7 @@ def test_a_url_that_pyarrow_does_not_know_is_refused_with_an_example():
 
 def test_part_of_an_object_is_read_from_its_place(s3):
     checkpoint = Checkpoint(s3("parts"))
-    checkpoint.publish("a", np.arange(10.0), {"rows": 2})
-    assert checkpoint.read("a", 3, 6).tolist() == [3, 4, 5]
-    assert [checkpoint.facts(name) for name in "ab"] == [{"rows": 2}, None]
+    checks = checksums(np.arange(10.0), [3, 3, 4])
+    checkpoint.publish("a", np.arange(10.0), {"checks": checks})
+    assert checkpoint.read("a", 3, [3], checks[1:2]).tolist() == [3, 4, 5]
+    assert [checkpoint.facts(name) for name in "ab"] == [{"checks": checks}, None]

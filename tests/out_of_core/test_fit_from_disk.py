@@ -3,9 +3,11 @@
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,14 @@ import torch
 from ondisk import frame, on_disk, rows, write
 from parkrr import ParKClassifier, scan_parquet
 from parkrr.data import EncodedTable, Target
-from parkrr.errors import CheckpointError, ParameterError, SourceError, StorageError
-from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.errors import (
+    CheckpointError,
+    ParameterError,
+    ResultError,
+    SourceError,
+    StorageError,
+)
+from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 from parkrr.out_of_core.fit import decide, learn_table
 from parkrr.out_of_core.sorted_pass import fit_from_sorted_rows, sort_rows
 from parkrr.out_of_core.statistics_pass import fit_from_statistics
@@ -248,6 +256,108 @@ def test_a_damaged_result_is_named_and_run_again(fitted, table, name):
     assert_same(estimator.model_, again.model_)
 
 
+@pytest.mark.parametrize("at", [0.3, 0.6, 0.9])
+def test_a_flipped_bit_of_the_unfitted_model_is_noticed(fitted, table, tmp_path, at):
+    copy = Path(shutil.copytree(fitted[0], tmp_path / "c"))
+    flip(copy / "unfitted.park", at)
+    with pytest.warns(UserWarning, match="unfitted.park.json' or what it marks is damaged"):
+        again = on_disk(copy).fit(table)
+    assert_same(fitted[1].model_, again.model_)
+
+
+@pytest.mark.parametrize("name", ["statistics-0-00001.json", "cells-000000.json"])
+def test_changed_facts_of_a_marker_are_noticed(fitted, table, tmp_path, name):
+    copy = Path(shutil.copytree(fitted[0], tmp_path / "c"))
+    marker = json.loads((copy / name).read_text())
+    change_a_number(marker["facts"])
+    (copy / name).write_text(json.dumps(marker))
+    with pytest.warns(UserWarning, match=f"{name}' or what it marks is damaged"):
+        again = on_disk(copy).fit(table)
+    assert_same(fitted[1].model_, again.model_)
+    assert [vars(cell) | {"seconds": 0} for cell in again.report_] == [
+        vars(cell) | {"seconds": 0} for cell in fitted[1].report_
+    ]
+
+
+def change_a_number(facts):
+    """The weight of a slice, or the rows of a cell."""
+    if "weight" in facts:
+        facts["weight"] += 1
+    else:
+        facts["cells"][0]["report"]["rows"] += 1
+
+
+def flip(path, at):
+    """Flip a bit of a file, at a share of its length."""
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_marker_copied_to_another_task_does_not_count(fitted, table, tmp_path):
+    copy = Path(shutil.copytree(fitted[0], tmp_path / "c"))
+    for end in ("json", "numbers"):
+        shutil.copy(copy / f"statistics-0-00001.{end}", copy / f"statistics-0-00002.{end}")
+    (copy / "cells-000000.json").unlink()
+    with pytest.warns(UserWarning, match="statistics-0-00002.json' or what it marks is damaged"):
+        again = on_disk(copy).fit(table)
+    assert_same(fitted[1].model_, again.model_)
+
+
+@dataclass(frozen=True)
+class Between(LocalEngine):
+    """An engine that does something once, when the first task of that name begins."""
+
+    begins: str = ""
+    happens: list = field(default_factory=list, compare=False)
+
+    @property
+    def local(self):  # another engine, or a fit would replace this one
+        return LocalEngine(self.n_threads)
+
+    def run(self, function, tasks):
+        if tasks and getattr(tasks[0], "name", "").startswith(self.begins) and self.happens:
+            self.happens.pop()()
+        return super().run(function, tasks)
+
+
+@pytest.mark.parametrize(
+    ("solver", "begins", "name"),
+    [("auto", "cells", "statistics-0-00001"), ("falkon", "cell-", "sorted-00000")],
+)
+def test_a_result_damaged_between_two_passes_is_made_again(table, tmp_path, solver, begins, name):
+    whole = on_disk(tmp_path / "whole", solver=solver).fit(table)
+    path = tmp_path / "c" / f"{name}.numbers"
+    engine = Between(begins=begins, happens=[partial(flip, path, 0.5)])
+    with pytest.warns(UserWarning, match=f"{name}.json' or what it marks is damaged"):
+        again = on_disk(tmp_path / "c", solver=solver, engine=engine).fit(table)
+    assert_same(whole.model_, again.model_)
+
+
+def test_a_truncated_result_is_never_read(tmp_path):
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.publish("a", np.zeros(3), {})
+    (tmp_path / "a.numbers").write_bytes(bytes(16))
+    with pytest.raises(ResultError, match=r"a.numbers' is damaged; the same call makes it again"):
+        checkpoint.read("a", 0, [3], checksums(np.zeros(3), [3]))
+
+
+def test_a_second_fit_in_the_same_folder_is_refused_and_does_not_disturb_the_first(table, tmp_path):
+    refused = []
+
+    def start_another():
+        (tmp_path / "c" / ".unfinished-x").write_bytes(b"half")
+        with pytest.raises(CheckpointError, match="in use by process") as error:
+            on_disk(tmp_path / "c").fit(table)
+        refused.append(error)
+        assert (tmp_path / "c" / ".unfinished-x").exists()
+
+    engine = Between(begins="cells", happens=[start_another])
+    model = on_disk(tmp_path / "c", engine=engine).fit(table)
+    assert len(refused) == 1
+    assert_same(model.model_, on_disk(tmp_path / "alone").fit(table).model_)
+
+
 def test_a_changed_parameter_is_named(fitted, table):
     with pytest.raises(CheckpointError, match=r"penalty was '1e-06' and is '0.001'"):
         on_disk(fitted[0], penalty=1e-3).fit(table)
@@ -297,10 +407,40 @@ def test_a_changed_file_is_named(tmp_path):
         on_disk(tmp_path / "c").fit(scan_parquet(folder, target="y"))
 
 
-def test_a_damaged_job_is_named(tmp_path, table):
-    (tmp_path / "_job.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"_job.json' is damaged"):
+@pytest.mark.parametrize("content", ["{", "[]", '{"version": 4}'])
+def test_a_damaged_job_is_named_with_the_way_out(tmp_path, table, content):
+    (tmp_path / "_job.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"_job.json' is damaged.*delete that file"):
         on_disk(tmp_path).fit(table)
+
+
+def test_a_job_of_an_earlier_version_is_named(tmp_path, table):
+    (tmp_path / "_job.json").write_text('{"version": 3}')
+    with pytest.raises(CheckpointError, match="version was 3 and is 4"):
+        on_disk(tmp_path).fit(table)
+
+
+def test_a_job_changed_into_another_is_damaged(fitted, table, tmp_path):
+    copy = Path(shutil.copytree(fitted[0], tmp_path / "c"))
+    job = (copy / "_job.json").read_text()
+    (copy / "_job.json").write_text(job.replace("1e-06", "1e-07"))
+    with pytest.raises(CheckpointError, match=r"_job.json' is damaged"):
+        on_disk(copy, penalty=1e-7).fit(table)
+
+
+def test_without_the_job_file_results_of_another_job_are_not_used(fitted, table, tmp_path):
+    copy = Path(shutil.copytree(fitted[0], tmp_path / "c"))
+    (copy / "_job.json").unlink()
+    other = on_disk(copy, penalty=1e-3).fit(table)
+    assert_same(other.model_, on_disk(tmp_path / "fresh", penalty=1e-3).fit(table).model_)
+
+
+def test_without_the_job_file_results_of_the_same_job_are_used(fitted, table, tmp_path):
+    copy = Path(shutil.copytree(fitted[0], tmp_path / "c"))
+    (copy / "_job.json").unlink()
+    before = markers(copy)
+    assert_same(fitted[1].model_, on_disk(copy).fit(table).model_)
+    assert before.items() <= markers(copy).items()
 
 
 def test_a_file_that_breaks_in_between_is_named_and_the_rest_is_kept(tmp_path):

@@ -44,6 +44,28 @@ def test_only_missing_parts_are_predicted_again(fitted, tmp_path):
     assert len(read(tmp_path)) == 12_000
 
 
+def test_a_damaged_file_is_named_and_predicted_again(fitted, tmp_path):
+    table, model = fitted
+    predict_in_parts(model, table, tmp_path, 3000)
+    whole, path = read(tmp_path), tmp_path / "part-00001.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match="_part-00001.parquet.json' or what it marks is damaged"):
+        assert 0 < predict_in_parts(model, table, tmp_path, 3000) < 6000
+    assert read(tmp_path) == whole
+
+
+def test_without_the_job_file_files_of_another_model_are_written_again(fitted, tmp_path):
+    table, model = fitted
+    model.predict_to(table, tmp_path / "out")
+    (tmp_path / "out" / "_job.json").unlink()
+    other = on_disk(tmp_path / "c", penalty=1e-1).fit(table)
+    assert other.predict_to(table, tmp_path / "out") == 12_000
+    wanted = other.predict(next(table.blocks(10**6, ["a", "b", "c"])))
+    np.testing.assert_allclose(np.array(read(tmp_path / "out")["prediction"]), wanted, rtol=1e-9)
+
+
 def test_files_of_another_model_are_not_taken_for_its_own(fitted, tmp_path):
     table, model = fitted
     model.predict_to(table, tmp_path / "out")

@@ -28,7 +28,7 @@ MEANINGS = {
     BUDGET: "the fit would exceed its memory or time",
     STORAGE: "results cannot be written",
     MODEL: "the model file cannot be read",
-    CHECKPOINT: "the checkpoint belongs to another fit",
+    CHECKPOINT: "the checkpoint is in use, damaged, or belongs to another fit",
     MISSING: "a package is not installed",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

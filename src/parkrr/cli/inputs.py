@@ -1,7 +1,6 @@
 """Files of any format as Parquet, for as long as a command needs them."""
 
 import glob
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -9,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parkrr.data import (
-    atomic_write,
     convert_to_parquet,
     file_versions,
     is_convertible,
@@ -17,7 +15,9 @@ from parkrr.data import (
     is_url,
 )
 from parkrr.errors import ParameterError, SourceError
-from parkrr.out_of_core import JOB, Checkpoint
+from parkrr.out_of_core import JOB, Checkpoint, digest_of
+
+ROWS, MARKER = "rows.parquet", "rows.json"
 
 
 @contextmanager
@@ -58,21 +58,19 @@ def as_parquet(
 
 def convert_once(path: str, types: Mapping[str, str], folder: Path, shown: bool) -> Path:
     """rows.parquet in a checkpoint, converted again only if its source has changed."""
-    checkpoint = Checkpoint(str(folder))
-    marker, rows = folder / "rows.json", folder / "rows.parquet"
-    checkpoint.check({})  # that the folder can be used
+    checkpoint, rows = Checkpoint(str(folder)), folder / ROWS
     source = {"source": file_versions(path), "types": dict(types)}
-    before = json.loads(marker.read_text()) if marker.exists() and rows.exists() else None
-    if before == source:
-        return rows
-    if before is not None and Path(folder, JOB).exists():
-        for part, wanted in source.items():
-            checkpoint.compare(part, before.get(part), wanted)
-    marker.unlink(missing_ok=True)
-    convert_to_parquet(path, types, rows, shown)
-    # The time of its source, so that rows converted once more are the same file to a fit.
-    age = max(int(version.rpartition(" ")[2]) for version in source["source"].values())
-    os.utime(rows, ns=(age, age))
-    with atomic_write(marker) as temporary:
-        temporary.write_text(json.dumps(source, indent=1))
+    with checkpoint.hold():
+        marker = checkpoint.read_marker(MARKER, ROWS)  # None if the file is damaged, too
+        before = None if marker is None else marker["facts"]
+        if before == source:
+            return rows
+        if before is not None and Path(folder, JOB).exists():
+            for part, wanted in source.items():
+                checkpoint.compare(part, before.get(part), wanted)
+        convert_to_parquet(path, types, rows, shown)
+        # The time of its source, so that rows converted once more are the same file to a fit.
+        age = max(int(version.rpartition(" ")[2]) for version in source["source"].values())
+        os.utime(rows, ns=(age, age))
+        checkpoint.mark(MARKER, digest_of(checkpoint.place, ROWS), source)
     return rows

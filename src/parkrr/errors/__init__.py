@@ -18,6 +18,7 @@ from parkrr.errors.exceptions import (
     NotFiniteError,
     ParameterError,
     ParKError,
+    ResultError,
     SourceError,
     StorageError,
 )

@@ -48,7 +48,11 @@ class StorageError(FileError):
 
 
 class CheckpointError(ParKError, ValueError):
-    """A checkpoint belongs to another fit; the message names what differs."""
+    """A checkpoint is in use, damaged, or belongs to another fit; the message names which."""
+
+
+class ResultError(CheckpointError):
+    """A result of a finished task is gone or damaged; the message names its file."""
 
 
 class ModelFileError(ParKError, ValueError):

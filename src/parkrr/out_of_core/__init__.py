@@ -1,5 +1,5 @@
 """Rows that stay on disk, here or on a cluster."""
 
-from parkrr.out_of_core.checkpoint import JOB, Checkpoint
+from parkrr.out_of_core.checkpoint import JOB, Checkpoint, digest_of
 from parkrr.out_of_core.fit import fit_from_disk
 from parkrr.out_of_core.predict_files import FilePredictor, numbers_only, write_predictions

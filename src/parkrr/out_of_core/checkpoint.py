@@ -1,16 +1,21 @@
 """Results of tasks as files, so that nothing finished is done again.
 
 A result is an array and some facts. The array is published under a name that depends on the task
-alone, then its marker, which holds the facts and a digest. Whatever fails in between leaves a task
-without a marker, and such tasks are run again.
+alone, then its marker: the facts, the digest of the array, what the result builds on, and a digest
+of all of these. Whatever fails in between leaves a task without a marker, and such tasks are run
+again; so are those whose files have changed. Results of another job build on something else, so
+they never count, whatever has happened to the file that names the job the folder belongs to.
 """
 
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parkrr.data import Folder, open_folder
-from parkrr.errors import CheckpointError
+from parkrr.errors import CheckpointError, ResultError
+from parkrr.out_of_core.lease import lease_folder
 from parkrr.park import FitSettings
 from parkrr.runtime import run_tasks
 
@@ -35,18 +41,18 @@ class Checkpoint:
     Parameters
     ----------
     folder
-        A path or a URL. Every worker must see it, and one job at a time use it.
+        A path or a URL. Every worker must see it.
     tag
         What results build on; those with another tag do not count.
 
     Examples
     --------
     >>> import numpy as np, tempfile
-    >>> from parkrr.out_of_core.checkpoint import Checkpoint
-    >>> checkpoint = Checkpoint(tempfile.mkdtemp())
-    >>> checkpoint.publish("sums-0", np.ones(3), {"rows": 2})
-    >>> checkpoint.facts("sums-0"), checkpoint.read("sums-0", 1, 3)
-    ({'rows': 2}, array([1., 1.]))
+    >>> from parkrr.out_of_core.checkpoint import Checkpoint, checksums
+    >>> checkpoint, sums = Checkpoint(tempfile.mkdtemp()), np.ones(3)
+    >>> checkpoint.publish("sums-0", sums, {"checks": checksums(sums, [3])})
+    >>> checkpoint.read("sums-0", 0, [3], checkpoint.facts("sums-0")["checks"])
+    array([1., 1., 1.])
     """
 
     folder: str
@@ -57,24 +63,40 @@ class Checkpoint:
         """The folder, on a disk or in an object store."""
         return open_folder(self.folder)
 
-    def build_on(self, name: str) -> "Checkpoint":
-        """The same folder, where only results that build on that file count."""
-        return replace(self, tag=digest_of(self.place, name))
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Make the folder and keep other runs out of it.
+
+        The workers of a cluster write for the process that holds it.
+        """
+        self.place.make()
+        with lease_folder(self.place):
+            yield
+
+    @contextmanager
+    def open_for(self, job: dict[str, Any]) -> Iterator["Checkpoint"]:
+        """Hold the folder for a job: results count if they build on it."""
+        with self.hold():
+            self.check(job)
+            yield replace(self, tag=digest_of_facts(job))
 
     def check(self, job: dict[str, Any]) -> None:
-        """Make the folder, or check that it belongs to the same job; remove unfinished files."""
-        self.place.make()
-        self.place.sweep()
+        """Check that the folder belongs to that job, or to none."""
         if JOB not in self.place.names():
             return
         try:
             there = json.loads(self.place.read(JOB))
-        except ValueError:
+            digest = there.pop("digest", None)
+            old = digest is None and there.get("version") != job["version"]
+            if not old and digest != digest_of_facts(there):
+                raise ValueError
+        except (ValueError, AttributeError, TypeError):
             raise CheckpointError(
-                f"{self.place.display_name(JOB)!r} is damaged, so it cannot be told which fit "
-                f"the folder belongs to; delete it to start again"
+                f"{self.place.display_name(JOB)!r} is damaged, so it cannot be told which job "
+                f"the folder belongs to. Use another folder, or delete that file: results of "
+                f"this job are then used again, and those of others replaced."
             ) from None
-        for part, new in json.loads(json.dumps(job)).items():
+        for part, new in as_json(job).items():
             self.compare(part, there.get(part), new)
 
     def compare(self, part: str, old: Any, new: Any) -> None:
@@ -95,33 +117,43 @@ class Checkpoint:
         """Write which job the folder belongs to, unless it is there."""
         if JOB not in self.place.names():
             with self.place.atomic_write(JOB) as file:
-                file.write(json.dumps(job, indent=1).encode())
+                whole = {**job, "digest": digest_of_facts(job)}
+                file.write(json.dumps(whole, indent=1).encode())
 
     def publish(self, name: str, array: Array, facts: dict[str, Any]) -> None:
         """Keep a result: the array first, then the marker that makes it count."""
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        content = as_bytes(array)
         with self.place.atomic_write(f"{name}.numbers") as file:
             file.write(content)
-        digest = hashlib.sha256(content).hexdigest()
-        marker = {"digest": digest, "tag": self.tag, "facts": facts}
-        with self.place.atomic_write(f"{name}.json") as file:
-            file.write(json.dumps(marker).encode())
+        self.mark(f"{name}.json", hashlib.sha256(content).hexdigest(), facts)
+
+    def mark(self, marker: str, digest: str, facts: dict[str, Any]) -> None:
+        """Write a marker for a file of that digest."""
+        body = {"marker": marker, "digest": digest, "tag": self.tag, "facts": facts}
+        with self.place.atomic_write(marker) as file:
+            file.write(json.dumps({**body, "seal": digest_of_facts(body)}).encode())
 
     def facts(self, name: str) -> Any:
         """The facts of a finished task, or None if it is not finished or its files are damaged."""
+        marker = self.read_marker(f"{name}.json", f"{name}.numbers")
+        return None if marker is None else marker["facts"]
+
+    def read_marker(self, marker: str, name: str) -> dict[str, Any] | None:
+        """What marks a file, or None if nothing does, it builds on something else or is damaged."""
         try:
-            content = self.place.read(f"{name}.json")
+            content = self.place.read(marker)
         except FileNotFoundError:
             return None
         try:
-            marker = json.loads(content)
-            if marker["tag"] != self.tag:
-                return None
-            if digest_of(self.place, f"{name}.numbers") == marker["digest"]:
-                return marker["facts"]
-        except (OSError, ValueError, KeyError, TypeError):
+            body = json.loads(content)
+            if body.pop("seal") == digest_of_facts(body) and body["marker"] == marker:
+                if body["tag"] != self.tag:
+                    return None
+                if digest_of(self.place, name) == body["digest"]:
+                    return dict(body)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass
-        path = self.place.display_name(f"{name}.json")
+        path = self.place.display_name(marker)
         warnings.warn(f"{path!r} or what it marks is damaged; that task is run again", stacklevel=2)
         return None
 
@@ -149,24 +181,62 @@ class Checkpoint:
             done=[self.facts(t.name) if f"{t.name}.json" in there else None for t in tasks],
         )
 
-    def read(self, name: str, start: int, stop: int, dtype: Any = np.float64) -> Array:
-        """The numbers at these positions of a result of that dtype."""
-        numbers = np.empty(stop - start, dtype)
-        with self.place.file(f"{name}.numbers") as file:
-            file.seek(numbers.itemsize * start)
-            file.readinto(numbers)
+    def read(
+        self,
+        name: str,
+        start: int,
+        lengths: Sequence[int],
+        checks: Sequence[int],
+        dtype: Any = np.float64,
+    ) -> Array:
+        """Pieces of these lengths of a result of that dtype, from a position on.
+
+        Each is compared with its checksum, for files may change after their markers were read.
+        """
+        numbers, path = np.empty(sum(lengths), dtype), self.place.display_name(f"{name}.numbers")
+        try:
+            with self.place.file(f"{name}.numbers") as file:
+                file.seek(numbers.itemsize * start)
+                n_bytes = file.readinto(numbers)
+        except FileNotFoundError as error:
+            raise ResultError(f"{path!r} is gone; the same call makes it again") from error
+        if n_bytes != numbers.nbytes or checksums(numbers, lengths) != list(checks):
+            raise ResultError(f"{path!r} is damaged; the same call makes it again")
         return numbers
 
     def make_once(
         self, name: str, make: Callable[[], Made], write: Callable[[Path, Made], None]
-    ) -> None:
-        """Make a file and mark it, unless it is there and marked; `write` publishes at once."""
-        if {name, f"{name}.done"} <= self.place.names():
-            return
-        made = make()
-        self.place.put(name, lambda path: write(path, made))
-        with self.place.atomic_write(f"{name}.done"):
-            pass
+    ) -> "Checkpoint":
+        """Make a file and mark it, unless it is there and undamaged; `write` publishes at once.
+
+        Returns the same folder, where only results that build on that file count.
+        """
+        marker_name = f"{name}.json"
+        there = {name, marker_name} <= self.place.names()
+        marker = self.read_marker(marker_name, name) if there else None
+        if marker is None:
+            made = make()
+            self.place.put(name, lambda path: write(path, made))
+            digest = digest_of(self.place, name)
+            self.mark(marker_name, digest, {})
+        else:
+            digest = marker["digest"]
+        return replace(self, tag=digest_of_facts([self.tag, digest]))
+
+
+def checksums(array: Array, lengths: Sequence[int]) -> list[int]:
+    """CRC-32 of consecutive pieces of an array of these lengths.
+
+    Not SHA-256, for a slice of the table has one for each cell: 4 million numbers at 10^9 rows.
+    """
+    ends = np.cumsum([0, *lengths]).tolist()
+    flat = array.reshape(-1)
+    return [zlib.crc32(as_bytes(flat[a:b])) for a, b in pairwise(ends)]
+
+
+def as_bytes(array: Array) -> memoryview:
+    """The bytes of an array."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def digest_of(folder: Folder, name: str) -> str:
@@ -176,3 +246,13 @@ def digest_of(folder: Folder, name: str) -> str:
         while chunk := file.read(2**20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def digest_of_facts(facts: Any) -> str:
+    """Of plain data, the same before it is written as JSON and after it was read."""
+    return hashlib.sha256(json.dumps(as_json(facts), sort_keys=True).encode()).hexdigest()
+
+
+def as_json(facts: Any) -> Any:
+    """Plain data as it is when it is read again: tuples are lists then."""
+    return json.loads(json.dumps(facts))

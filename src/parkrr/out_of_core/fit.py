@@ -28,7 +28,7 @@ from parkrr.data import (
     Target,
     fingerprint,
 )
-from parkrr.errors import ParameterError
+from parkrr.errors import ParameterError, ResultError
 from parkrr.kernels import FeatureMap
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.sorted_pass import fit_from_sorted_rows
@@ -49,7 +49,8 @@ from parkrr.runtime import LocalEngine, as_engine, check_device, move_to_device
 from parkrr.tuning import TuningLog
 
 SAMPLE_ROWS = 2000  # that are kept, for importances
-JOB_VERSION = 3
+JOB_VERSION = 4
+ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were on, or damaged
 UNFITTED = "unfitted.park"
 # What may change between two runs of one job.
 FREE = ("engine", "progress", "checkpoint", "device")
@@ -81,12 +82,11 @@ def fit_from_disk(
             folder.begin(job)  # not before everything has been checked
             return made
 
-        folder.make_once(UNFITTED, make, lambda path, made: made.write(path))
-        checkpoint = folder.build_on(UNFITTED)
+        checkpoint = folder.make_once(UNFITTED, make, lambda path, made: made.write(path))
         with checkpoint.place.local(UNFITTED) as path:  # its centres stay mapped
             decided = PassSettings.read(path, table, params)
             before = time.perf_counter() - start
-            result = move_to_device(run_passes(decided, checkpoint), device)
+            result = move_to_device(run_until_kept(decided, checkpoint), device)
     chosen = decided.log.seconds
     seconds = {
         **chosen,
@@ -204,6 +204,20 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
 
 
+def run_until_kept(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
+    """The passes, and again those tasks whose results vanish or change before they are used."""
+    lost: ResultError | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            return run_passes(decided, checkpoint)
+        except ResultError as error:
+            lost = error
+    raise ParameterError(
+        f"checkpoint must be a folder that all workers see and that keeps what they write, but "
+        f"{ATTEMPTS} times it did not: {lost}"
+    ) from lost
+
+
 def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
     """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
     rows, sizes, settings = decided.rows, decided.sizes, decided.settings
@@ -256,9 +270,8 @@ def describe(value: Any) -> str:
 def open_checkpoint(folder: str | Path | None, job: dict[str, Any]) -> Iterator[Checkpoint]:
     """The user's folder, or one that is removed afterwards."""
     if folder is not None:
-        checkpoint = Checkpoint(str(folder))
-        checkpoint.check(job)
-        yield checkpoint
+        with Checkpoint(str(folder)).open_for(job) as checkpoint:
+            yield checkpoint
         return
     with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
         yield Checkpoint(own)

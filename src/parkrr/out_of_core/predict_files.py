@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from parkrr.data import (
     ParquetTable,
     TableEncoder,
     fingerprint,
-    open_folder,
     rows_per_block,
     write_parquet,
 )
@@ -26,7 +26,7 @@ from parkrr.runtime import Engine, run_tasks
 from parkrr.uncertainty import Predictor
 
 FILE_ROWS = 2_000_000  # of a file that is written
-VERSION = 2
+VERSION = 3
 ENDS = ("lower", "upper")  # columns of an interval
 
 
@@ -35,6 +35,11 @@ class Part(NamedTuple):
 
     name: str
     table: ParquetTable
+
+    @property
+    def marker(self) -> str:
+        """The file that marks it; readers of folders of Parquet files skip names that begin so."""
+        return f"_{self.name}.json"
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,6 @@ class FilePredictor:
     coverage: float  # of intervals
     folder: str  # a path or a URL
     file_rows: int = FILE_ROWS
-
-    def __call__(self, part: Part) -> int:
-        """Write one file; returns its number of rows."""
-        with open_folder(self.folder).atomic_write(part.name) as file:
-            return write_parquet(file, self.blocks(part.table))
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:
         """Keys and outputs of all rows, a block at a time."""
@@ -110,7 +110,6 @@ def write_predictions(
 ) -> int:
     """Predict the parts that have no file yet; returns how many rows these have."""
     check_columns(predictor, table)
-    checkpoint = Checkpoint(predictor.folder)
     job = {
         "version": VERSION,
         "parameters": {
@@ -122,22 +121,57 @@ def write_predictions(
         "table": {"filter": str(table.filter)},
         "files": fingerprint(table),
     }
-    checkpoint.check(job)
-    checkpoint.begin(job)
     slices = table.slices(-(-table.n_rows // predictor.file_rows))
     parts = [Part(f"part-{k:05d}.parquet", rows) for k, rows in enumerate(slices)]
-    there = checkpoint.place.names()
-    missing = [part for part in parts if part.name not in there]
-    rows_written = run_tasks(
-        engine,
-        predictor,
-        missing,
-        label="predicting",
-        unit="rows",
-        size_of=lambda part: part.table.n_rows,
-        shown=shown,
-    )
+    with Checkpoint(predictor.folder).open_for(job) as checkpoint:
+        checkpoint.begin(job)
+        there = checkpoint.place.names()
+        missing = [
+            part
+            for part in parts
+            if part.name not in there or checkpoint.read_marker(part.marker, part.name) is None
+        ]
+        rows_written = run_tasks(
+            engine,
+            partial(write_part, predictor, checkpoint),
+            missing,
+            label="predicting",
+            unit="rows",
+            size_of=lambda part: part.table.n_rows,
+            shown=shown,
+        )
     return sum(rows_written)
+
+
+def write_part(predictor: FilePredictor, checkpoint: Checkpoint, part: Part) -> int:
+    """Write one file and mark it; returns its number of rows."""
+    with checkpoint.place.atomic_write(part.name) as file:
+        digesting = DigestingFile(file)
+        n_rows = write_parquet(digesting, predictor.blocks(part.table))
+    checkpoint.mark(part.marker, digesting.digest.hexdigest(), {"rows": n_rows})
+    return n_rows
+
+
+class DigestingFile:
+    """A file to write, and the digest of what was written; what pyarrow needs of one."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        self.digest.update(content)
+        return int(self.file.write(content))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
 
 
 def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:

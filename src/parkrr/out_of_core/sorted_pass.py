@@ -16,7 +16,7 @@ import torch
 
 from parkrr.data import VALIDATION_SHARE, ArraySource, EncodedTable, group_by_cell, join_blocks
 from parkrr.errors import ParameterError
-from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 from parkrr.out_of_core.unfitted_model import SliceTask, UnfittedModel, publish_cells, read_cells
 from parkrr.park import CellTask, FitResult, FitSettings, collect, fit_cell, make_tasks
 from parkrr.planning import SORT_COPIES
@@ -28,7 +28,7 @@ class DiskCell:
     """The rows of one cell: consecutive rows in each of several files."""
 
     checkpoint: Checkpoint
-    parts: tuple[tuple[str, int, int], ...]  # name of the file, first row, number of rows
+    parts: tuple[tuple[str, int, int, int], ...]  # name of the file, first row, rows, checksum
     total_weight: float
     width: int  # mapped features
     n_outputs: int
@@ -37,7 +37,7 @@ class DiskCell:
 
     @property
     def n_rows(self) -> int:
-        return sum(count for _, _, count in self.parts)
+        return sum(count for _, _, count, _ in self.parts)
 
     @property
     def row_bytes(self) -> int:
@@ -47,8 +47,8 @@ class DiskCell:
         """Its rows in memory, in random order, so that the last ones stand for all."""
         columns = self.width + self.n_outputs + 1
         parts = [
-            self.checkpoint.read(name, start * columns, (start + count) * columns, self.dtype)
-            for name, start, count in self.parts
+            self.checkpoint.read(name, start * columns, [count * columns], [check], self.dtype)
+            for name, start, count, check in self.parts
         ]
         rows = np.concatenate(parts).reshape(-1, columns)
         rows = np.random.default_rng(self.n_rows).permutation(rows)
@@ -113,11 +113,13 @@ def sort_rows(
     names = [task.name for task in tasks]
     counts = np.array([slice_facts["counts"] for slice_facts in facts])  # (slices, Q)
     weights = np.array([slice_facts["weights"] for slice_facts in facts]).sum(0)  # (Q,)
+    checks = np.array([slice_facts["checks"] for slice_facts in facts])  # (slices, Q)
     starts = counts.cumsum(1) - counts
+    parts = np.stack([starts, counts, checks], -1)  # (slices, Q, 3)
     return [
         DiskCell(
             checkpoint,
-            tuple(zip(names, starts[:, q].tolist(), counts[:, q].tolist(), strict=True)),
+            tuple((name, *part) for name, part in zip(names, parts[:, q].tolist(), strict=True)),
             float(weights[q]),
             unfitted.width,
             unfitted.n_outputs,
@@ -138,8 +140,10 @@ def sort_slice(unfitted: UnfittedModel, checkpoint: Checkpoint, task: SliceTask)
     w = rows.Y.new_ones(len(order)) if rows.w is None else rows.w
     table = torch.cat([rows.X, rows.Y.to(rows.X), w[:, None].to(rows.X)], 1)[order]
     weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(table[:, -1], counts)]
-    facts = {"counts": counts, "weights": weights}
-    checkpoint.publish(task.name, table.cpu().numpy(), facts)
+    numbers = table.cpu().numpy()
+    checks = checksums(numbers, [count * numbers.shape[1] for count in counts])
+    facts = {"counts": counts, "weights": weights, "checks": checks}
+    checkpoint.publish(task.name, numbers, facts)
     return facts
 
 

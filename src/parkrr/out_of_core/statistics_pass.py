@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from parkrr.data import EncodedTable, cut_evenly, group_by_cell
-from parkrr.errors import CellError, ParameterError
-from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.errors import CellError
+from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 from parkrr.out_of_core.unfitted_model import SliceTask, UnfittedModel, publish_cells, read_cells
 from parkrr.park import CellReport, CellResult, FitResult, FitSettings, collect, local_penalty
 from parkrr.runtime import torch_threads
@@ -31,7 +31,6 @@ from parkrr.solvers import (
 )
 
 TASK_BYTES = 2**26  # statistics of the cells that one task solves
-ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were on
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,7 @@ class SolveTask:
     first: int
     last: int
     slices: tuple[str, ...]
+    checks: tuple[tuple[int, ...], ...]  # checksums of the statistics, by slice and cell
     start: int
 
     @property
@@ -86,40 +86,44 @@ def fit_from_statistics(
     start = time.perf_counter()
     lengths = statistics_lengths(unfitted.sizes, unfitted.n_outputs)
     slices = rows.slices(n_slices)
-    to_add, to_solve = list[SliceTask](), list[SolveTask]()
-    for g, (first, last) in enumerate(cut_evenly(lengths, n_groups)):
-        names = tuple(f"statistics-{g}-{k:05d}" for k in range(len(slices)))
-        parts = zip(names, slices, strict=True)
-        to_add += [SliceTask(name, part, first, last) for name, part in parts]
+    groups = cut_evenly(lengths, n_groups)
+    to_add = [
+        SliceTask(f"statistics-{g}-{k:05d}", part, first, last)
+        for g, (first, last) in enumerate(groups)
+        for k, part in enumerate(slices)
+    ]
+    add_up = partial(add_up_slice, unfitted, checkpoint)
+    added = checkpoint.run(settings, "reading rows", add_up, to_add)
+    to_solve = list[SolveTask]()
+    for g, (first, last) in enumerate(groups):
+        of_group = slice(g * len(slices), (g + 1) * len(slices))
+        names, checks = to_add[of_group], [facts["checks"] for facts in added[of_group]]
         own = lengths[first:last]
         for a, b in cut_evenly(own, math.ceil(8 * sum(own) / TASK_BYTES)):
-            name = f"cells-{first + a:06d}"
-            to_solve.append(SolveTask(name, first + a, first + b, names, sum(own[:a])))
-    add_up = partial(add_up_slice, unfitted, checkpoint)
-    for _ in range(ATTEMPTS):
-        added = checkpoint.run(settings, "reading rows", add_up, to_add)
-        ridge = settings.penalty * math.fsum(facts["weight"] for facts in added)
-        solve = partial(solve_cells, unfitted, checkpoint, ridge)
-        passed = time.perf_counter()
-        cells = list[CellResult]()
-        try:
-            solved = checkpoint.run(settings, "solving cells", solve, to_solve, unit="cells")
-            for task, facts in zip(to_solve, solved, strict=True):
-                cells += read_cells(checkpoint, task.name, facts, unfitted, task.first)
-        except FileNotFoundError:  # lost with the disk of a node; then some slices run again
-            continue
-        seconds = (passed - start, time.perf_counter() - passed)
-        return collect(unfitted.model, cells, unfitted.scale, seconds)
-    raise ParameterError(
-        f"checkpoint must be a folder that all workers see and keep, but results vanished from "
-        f"{checkpoint.place.display_name('')!r} {ATTEMPTS} times"
-    )
+            task = SolveTask(
+                name=f"cells-{first + a:06d}",
+                first=first + a,
+                last=first + b,
+                slices=tuple(part.name for part in names),
+                checks=tuple(tuple(check[a:b]) for check in checks),
+                start=sum(own[:a]),
+            )
+            to_solve.append(task)
+    ridge = settings.penalty * math.fsum(facts["weight"] for facts in added)
+    solve = partial(solve_cells, unfitted, checkpoint, ridge)
+    passed = time.perf_counter()
+    cells = list[CellResult]()
+    solved = checkpoint.run(settings, "solving cells", solve, to_solve, unit="cells")
+    for task, facts in zip(to_solve, solved, strict=True):
+        cells += read_cells(checkpoint, task.name, facts, unfitted, task.first)
+    seconds = (passed - start, time.perf_counter() - passed)
+    return collect(unfitted.model, cells, unfitted.scale, seconds)
 
 
 def add_up_slice(
     unfitted: UnfittedModel, checkpoint: Checkpoint, task: SliceTask
 ) -> dict[str, Any]:
-    """Publish the statistics of a slice; returns the weight of its rows in these cells.
+    """Publish the statistics of a slice; returns the weight of its rows in these cells, and checks.
 
     On one thread, for products on two round differently and a task run again must not.
     """
@@ -152,8 +156,10 @@ def add_up_slice(
                 KY[:, :m] = K
                 KY[:, m:] = Y[own]
                 add_gram(statistics.gram(q - first), KY, None if w is None else w[own, None])
-    checkpoint.publish(task.name, statistics.flat.cpu().numpy(), {"weight": weight})
-    return {"weight": weight}
+    numbers = statistics.flat.cpu().numpy()
+    facts = {"weight": weight, "checks": checksums(numbers, list(map(len, statistics.cells)))}
+    checkpoint.publish(task.name, numbers, facts)
+    return facts
 
 
 def solve_cells(
@@ -163,8 +169,10 @@ def solve_cells(
     unfitted = unfitted.on_device()
     sizes = unfitted.sizes[task.first : task.last]
     statistics = Statistics(sizes, unfitted.n_outputs, unfitted.device)
-    for name in task.slices:  # in order, so that the sum is the same wherever the parts were made
-        part = checkpoint.read(name, task.start, task.start + len(statistics.flat))
+    lengths = list(map(len, statistics.cells))
+    # In order, so that the sum is the same wherever the parts were made.
+    for name, checks in zip(task.slices, task.checks, strict=True):
+        part = checkpoint.read(name, task.start, lengths, checks)
         statistics.flat.add_(torch.from_numpy(part).to(unfitted.device))
     kernel, left_out = unfitted.model.kernel, unfitted.left_out_by_cell()
     cells = []

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from parkrr.data import ArraySource, Block, EncodedTable, group_by_cell
-from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 from parkrr.park import (
     CellReport,
     CellResult,
@@ -118,9 +118,10 @@ def publish_cells(
         arrays += [Z, X, Y, w] if own_rows else []
         wide = Z.dtype == torch.float64
         reports.append({"left_out": len(X), "wide": wide, "report": asdict(report)})
-    numbers = torch.cat([array.double().reshape(-1) for array in arrays])
-    facts = {"own_rows": own_rows, "cells": reports}
-    checkpoint.publish(name, numbers.cpu().numpy(), facts)
+    numbers = torch.cat([array.double().reshape(-1) for array in arrays]).cpu().numpy()
+    checks = checksums(numbers, [len(numbers)])
+    facts = {"own_rows": own_rows, "cells": reports, "checks": checks}
+    checkpoint.publish(name, numbers, facts)
     return facts
 
 
@@ -134,7 +135,7 @@ def read_cells(
         m, h = cell["report"]["centers"], cell["left_out"]
         shapes += [(m, t), (h, t), *([(m, e), (h, e), (h, t), (h, 1)] if own_rows else [])]
     sizes = [math.prod(shape) for shape in shapes]
-    numbers = torch.from_numpy(checkpoint.read(name, 0, sum(sizes)))
+    numbers = torch.from_numpy(checkpoint.read(name, 0, [sum(sizes)], facts["checks"]))
     parts = zip(torch.split(numbers, sizes), shapes, strict=True)
     arrays = (part.view(shape).clone() for part, shape in parts)
     left_out = [] if own_rows else unfitted.left_out_by_cell()

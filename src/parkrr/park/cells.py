@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import Block, CellRows, draw_indices, join_blocks
-from parkrr.errors import CellError, NotFiniteError
+from parkrr.errors import CellError, NotFiniteError, ResultError
 from parkrr.kernels import Kernel
 from parkrr.park.model import Model
 from parkrr.solvers import LocalProblem, Solver, zero_fit
@@ -93,6 +93,8 @@ def fit_cell(task: CellTask) -> CellResult:
     """Lines 8-9: draw the centres of a cell, eq. (11), and solve its local problem, eq. (8)."""
     try:
         return solve_cell(task)
+    except ResultError:  # its rows on disk are damaged, and can be made again
+        raise
     except Exception as error:
         raise CellError(task.q, task.cell.n_rows, str(error)) from error
 
