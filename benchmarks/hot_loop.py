@@ -15,7 +15,7 @@ import torch
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
 from parkrr.runtime.engine import LocalEngine, torch_threads
-from parkrr.solvers.problem import LocalProblem, Shard, sum_shards
+from parkrr.solvers.problem import LocalProblem, Shard
 from recording import record
 
 ENTRIES = 3e8  # kernel values in a pass
@@ -76,7 +76,7 @@ def measure(m, d, cores):
                 work = [op[name] for op in operations]
                 counts = [round(count) for count in times]
                 bare[name] = seconds(lambda w=work, c=counts: list(pool.map(repeated, w, c)))
-            ours = seconds(lambda: sum_shards(shards, lambda shard: shard.normal(v)))
+            ours = seconds(lambda: problem.sum_shards(shards, lambda shard: shard.normal(v)))
             rounds.append({**bare, "ours": ours, "ratio": sum(bare.values()) / ours})
     rounds = rounds[1:]
     median = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}

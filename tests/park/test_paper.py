@@ -229,12 +229,24 @@ def test_one_cell_is_global_falkon(rows):
 @pytest.mark.parametrize("solver", ["falkon", "direct"])
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("n_cells", [1, 5])
-def test_thread_count_does_not_change_the_answer(solver, n_threads, n_cells, rows):
+def test_thread_count_does_not_change_a_bit_of_the_weights(solver, n_threads, n_cells, rows):
     X, Y = rows
     settings = {"n_cells": n_cells, "solver": solver, "tol": 1e-12, "random_state": 0}
     one = plain(n_centers=50, engine=LocalEngine(1), **settings).fit(X, Y)
     other = plain(n_centers=50, engine=LocalEngine(n_threads), **settings).fit(X, Y)
-    np.testing.assert_allclose(other.predict(X), one.predict(X), rtol=1e-9, atol=1e-9)
+    pairs = zip(one.model_.weights, other.model_.weights, strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("solver", ["falkon", "direct"])
+@pytest.mark.parametrize("n_centers", [300, 10_000])
+def test_threads_share_a_large_cell_without_changing_a_bit(solver, n_centers):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000 if n_centers == 300 else 700, 3))
+    Y = np.sin(X[:, :1])
+    settings = {"solver": solver, "n_centers": min(n_centers, len(X)), "penalty": 1e-3}
+    one, two = (plain(engine=LocalEngine(k), random_state=0, **settings).fit(X, Y) for k in (1, 2))
+    assert torch.equal(one.model_.weights[0], two.model_.weights[0])
 
 
 @pytest.mark.parametrize("solver", ["falkon", "direct"])

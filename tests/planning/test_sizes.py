@@ -144,12 +144,11 @@ def test_a_fit_with_nothing_open_has_no_steps_of_tuning():
     assert list(estimate_seconds(SETTLED, STEADY)) == ["partition", "cells", "uncertainty"]
 
 
-def test_descents_end_with_the_seconds_of_tuning():
-    short, long = (replace(SIZE, tuning_seconds=s) for s in (10.0, 1e9))
+def test_steps_of_descents_are_counted_from_the_seconds_of_tuning():
+    short, long = (replace(SIZE, tuning_seconds=s) for s in (1.0, 1e9))
     slow = replace(STEADY, descent_step=1.0)
     shorter, longer = (estimate_seconds(size, slow)["metric search"] for size in (short, long))
-    assert shorter < 10.0 + 10.0  # comparisons on cells still run
-    assert longer > 100.0
+    assert shorter < longer / 10
 
 
 def test_two_cells_take_no_blend_trial():

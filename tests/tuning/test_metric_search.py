@@ -13,7 +13,12 @@ from parkrr.kernels.feature_map import add_normal_scores
 from parkrr.park import CoarseModel
 from parkrr.planning.settings import build_settings, open_choices
 from parkrr.tuning.log import Candidate, TuningLog
-from parkrr.tuning.metric_search import DescentCandidate, MetricSearch
+from parkrr.tuning.metric_search import (
+    DescentCandidate,
+    DescentSteps,
+    MetricSearch,
+    count_descent_steps,
+)
 from plain import plain
 from reference import refit_squares
 
@@ -33,13 +38,36 @@ def candidate(kernel=None, metric=RAW, map_name="standard", penalty=1e-3):
     return Candidate(kernel, metric, penalty, 1.0, map_name, model)
 
 
-def search(candidates, n=N, deadline=math.inf, **changes):
+def search(candidates, n=N, deadline=math.inf, seconds=math.inf, **changes):
     params = {"kernel": "auto", "penalty": "auto", "metric": "learned", **changes}
     params = plain().get_params() | params | {"progress": False, "engine": "local"}
     choices = open_choices(params, n, 3)
     settings = build_settings(params, choices, ONE_CELL, n, 0)
     rows = ArraySource(torch.from_numpy(X[:n]), torch.from_numpy(Y[:n]))
-    return MetricSearch(settings, choices, rows, candidates, 0, TuningLog(), deadline)
+    return MetricSearch(settings, choices, rows, candidates, 0, TuningLog(), seconds, deadline)
+
+
+@pytest.mark.parametrize(("n", "last"), [(400, 40), (4_000, 100), (40_000, 200)])
+def test_steps_are_all_there_are_where_the_budget_allows(n, last):
+    assert count_descent_steps(n, [8, 4], 2, seconds=1e9) == DescentSteps(8, 16, last)
+
+
+def test_wide_rows_take_fewer_steps_for_the_same_seconds():
+    narrow, wide = (count_descent_steps(20_000, [e] * 6, 2, 40.0) for e in (20, 600))
+    assert wide.last < narrow.last
+    assert wide.first < narrow.first
+
+
+def test_no_step_is_taken_where_none_fits_the_budget():
+    assert count_descent_steps(20_000, [20] * 6, 2, 1e-3) == DescentSteps(0, 0, 0)
+    assert search([candidate()], seconds=1e-6).descend() == []
+
+
+def test_the_place_where_the_clock_ends_a_search_is_recorded_once():
+    searched = search([candidate()], deadline=-math.inf)
+    searched.descend()
+    [stop] = [each for each in searched.log.tried if each["step"] == "time budget"]
+    assert stop["stopped"].startswith("metric descent: standard, diagonal matrix, step 0 of 32")
 
 
 def shapes(started):

@@ -1,12 +1,13 @@
 """Automatic choices: what they find, what they promise, what they record."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from parkrr import ParKClassifier, ParKRegressor
+from parkrr import LocalEngine, ParKClassifier, ParKRegressor
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import FeatureMap, Gaussian, Laplacian
 from parkrr.planning.settings import build_settings, open_choices
@@ -15,6 +16,7 @@ from parkrr.tuning.pipeline import first_maps, search_sample
 from plain import plain
 
 AUTO = {"random_state": 0}
+LEARNED = {"kernel": "gaussian", "metric": "learned", **AUTO}
 
 
 def ridge_function(n, seed=0):
@@ -28,6 +30,12 @@ def ridge_function(n, seed=0):
 def fitted():
     X, y = ridge_function(3000)
     return ParKRegressor(n_cells=5, **AUTO).fit(X[:2000], y[:2000]), X[2000:], y[2000:]
+
+
+@pytest.fixture(scope="module")
+def few_choices():
+    X, y = ridge_function(600)  # one cell, whose factor takes nine tiles
+    return X, y, ParKRegressor(engine=LocalEngine(2), **LEARNED).fit(X, y)
 
 
 def rmse(model, X, y):
@@ -186,3 +194,34 @@ def test_a_penalty_of_the_sample_keeps_lambda_n_for_all_rows():
     train = 350 - 350 // 4
     assert candidate.penalty * 350 == pytest.approx(log.tried[0]["penalty"] * train)
     assert candidate.kernel == Laplacian(2.0)
+
+
+def tensors(model):
+    """Everything a model computes with."""
+    own = model.model_
+    return [own.metric.matrix, own.centroids, *own.centers, *own.weights, own.intercept]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_the_number_of_threads_does_not_change_a_bit_of_the_model(n_threads, few_choices):
+    X, y, two = few_choices
+    other = ParKRegressor(engine=LocalEngine(n_threads), **LEARNED).fit(X, y)
+    assert all(torch.equal(a, b) for a, b in zip(tensors(two), tensors(other), strict=True))
+    assert torch.equal(two.intervals_.quantiles, other.intervals_.quantiles)
+
+
+def test_a_clock_that_runs_fast_does_not_change_a_bit_of_the_model(few_choices, monkeypatch):
+    X, y, two = few_choices
+    clock = time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: 1000 * clock())
+    other = ParKRegressor(engine=LocalEngine(2), **LEARNED).fit(X, y)
+    assert all(torch.equal(a, b) for a, b in zip(tensors(two), tensors(other), strict=True))
+
+
+def test_a_budget_that_strikes_is_in_what_was_tried(monkeypatch):
+    X, y = ridge_function(500)
+    clock = time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: 1000 * clock())
+    model = ParKRegressor(time_budget=100.0, **AUTO).fit(X, y)
+    [stop] = [each for each in model.chosen_.tried if each["step"] == "time budget"]
+    assert stop["stopped"].startswith("metric descent: ")

@@ -26,7 +26,6 @@ def search(validation=slice(60, None), n_centers=20, penalties=(PENALTY,)):
         validation and source(validation),
         n_centers,
         torch.float64,
-        n_threads=1,
         penalties=torch.tensor(penalties, dtype=torch.float64),
     )
 

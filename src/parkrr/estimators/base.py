@@ -67,7 +67,14 @@ from parkrr.planning import (
     subtract_memory,
     tune_settings,
 )
-from parkrr.runtime import Engine, as_engine, check_device, move_to_device, process_bytes
+from parkrr.runtime import (
+    Engine,
+    as_engine,
+    check_device,
+    move_to_device,
+    process_bytes,
+    torch_threads,
+)
 from parkrr.tuning import Chosen, TuningLog
 from parkrr.uncertainty import (
     DiagnosticRows,
@@ -494,6 +501,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         )
         return write_predictions(files, source, as_engine(self.engine), self.progress)
 
+    @torch_threads(1)  # see TorchThreads: a model must not depend on the machine
     def _fit(
         self: Estimator,
         X: Any,
@@ -747,5 +755,5 @@ def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> Non
             f"iterations (worst residual {worst:.1e}, tol={tol:.0e}). Raise max_iter, or "
             f"penalty if the kernel is ill-conditioned.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,  # the caller of fit
         )

@@ -74,7 +74,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     time_budget : float or "auto", default="auto"
         Seconds for the fit, > 0; half of them are for choosing. Automatic numbers of cells
         and centres follow from it by a short benchmark of your machine. "auto" sets no
-        limit to the fit, and stops learning the metric after 40 s.
+        limit to the fit; steps that learn the metric are then counted from rows and columns.
+        A limit in seconds can end them earlier on a slow machine, and the model then depends
+        on the machine; ``chosen_.tried`` says where.
     max_memory : float, str or None, default=None
         Bytes, > 0, or a string such as "4GB". For arrays it limits what the fit uses
         beyond what the process already holds, None for no limit; for files it limits the

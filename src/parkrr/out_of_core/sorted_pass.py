@@ -149,6 +149,6 @@ def sort_slice(unfitted: UnfittedModel, checkpoint: Checkpoint, task: SliceTask)
 
 def fit_and_publish(checkpoint: Checkpoint, task: CellTask) -> dict[str, Any]:
     """Fit a cell and publish it."""
-    with torch_threads(task.n_threads):
+    with torch_threads(1):
         cell = move_to_device(fit_cell(task), "cpu")
     return publish_cells(checkpoint, task.name, [cell], own_rows=True)

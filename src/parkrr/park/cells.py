@@ -160,7 +160,7 @@ class LeaveOneOutRows:
 
     def predictions(self, model: Model, n_threads: int) -> Tensor:
         """The leave-one-out prediction of each row, shape (h, t)."""
-        fitted = model.apply_in_chunks(model.evaluate, self.X, n_threads)
+        fitted = model.evaluate_pieces(self.X, n_threads)
         row, cell, share = model.cell_shares(self.X)  # (p,) each
         own = cell == self.cell[row]
         own_share = self.change.new_zeros(len(self.X))  # (h,)  of the row's own cell

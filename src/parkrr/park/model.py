@@ -25,6 +25,7 @@ from parkrr.runtime import map_on_threads, torch_threads
 CHUNK_BYTES = 2**24
 PREPARED_BYTES = 2**28  # of prepared cells: a million centres of 9 features take 53 MB
 FEW_ROWS = 200  # that one thread predicts at once
+PIECE_ROWS = 2**14  # of leave-one-out and validation rows
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,15 @@ class Model:
         longest = max(1, chunk_bytes // (self.centroids.element_size() * X.shape[1]))
         rows = min(longest, max(1, -(-len(X) // n_threads)))
         return torch.cat(map_on_threads(work, torch.split(X, rows), n_threads))
+
+    def evaluate_pieces(self, X: Tensor, n_threads: int) -> Tensor:
+        """As `evaluate`, of pieces whose length does not depend on the number of threads.
+
+        A product has other last bits with other numbers of rows, and a fit must not.
+        """
+        longest = max(1, CHUNK_BYTES // (self.centroids.element_size() * X.shape[1]))
+        pieces = torch.split(X, min(longest, PIECE_ROWS))
+        return torch.cat(map_on_threads(self.evaluate, pieces, n_threads))
 
     def evaluate(self, X: Tensor) -> Tensor:
         """Line 2 of Algorithm 2: the model at mapped rows X (n, e), shape (n, t).

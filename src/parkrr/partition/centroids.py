@@ -1,6 +1,7 @@
 """Centroids and cells: which rows belong together (paper, section 3.1)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, draw_indices
 from parkrr.kernels import Kernel
+from parkrr.runtime import map_on_threads
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
 # as 100 +- 10, so a share of four times the mean cannot pass for three.
@@ -17,7 +19,7 @@ PARTITION_ROWS_PER_CELL = 100
 # cells: a tenth, and four times.
 LIGHT, HEAVY = 0.2, 2.7
 BALANCE_ROUNDS = 30  # taxi at Q = 512 needs 5 to 15
-AROUND_ROWS = 2**16  # at a time, in a search for neighbours
+AROUND_ROWS, AROUND_POINTS = 2**16, 16  # at a time, in a search for neighbours
 SPLIT_ROWS = 100  # of a heavy cell to choose from: with 1,000 the rule chose outliers again
 
 
@@ -143,13 +145,21 @@ def assign(kernel: Kernel, X: Tensor, centroids: Tensor) -> Tensor:
     return kernel.distance(centroids).argmin(X)
 
 
-def rows_around(rows: ArraySource, points: Tensor, size: int) -> Tensor:
+def rows_around(rows: ArraySource, points: Tensor, size: int, n_threads: int = 1) -> Tensor:
     """The `size` rows nearest to each of the points (a, e), shape (a, size)."""
-    distances, numbers = [], []
+    some_points = torch.split(points, AROUND_POINTS)
+    parts: list[list[tuple[Tensor, Tensor]]] = []  # nearest of each block, of some points
     for first, block in enumerate(rows.blocks(AROUND_ROWS)):
-        D = block.X.square().sum(1) - 2 * points @ block.X.T  # (a, b), less |point|^2
-        nearest = D.topk(min(size, D.shape[1]), largest=False)
-        distances.append(nearest.values)
-        numbers.append(nearest.indices + first * AROUND_ROWS)
-    best = torch.cat(distances, 1).topk(min(size, rows.n_rows), largest=False).indices
-    return torch.cat(numbers, 1).gather(1, best)
+        X, norms = block.X, block.X.square().sum(1)
+
+        def search(P: Tensor, X: Tensor = X, norms: Tensor = norms, first: int = first) -> Any:
+            nearest = (norms - 2 * P @ X.T).topk(min(size, len(X)), largest=False)
+            return nearest.values, nearest.indices + first * AROUND_ROWS
+
+        parts.append(map_on_threads(search, some_points, n_threads))
+    joined = []
+    for blocks in zip(*parts, strict=True):
+        distances, numbers = (torch.cat(each, 1) for each in zip(*blocks, strict=True))
+        best = distances.topk(min(size, rows.n_rows), largest=False).indices
+        joined.append(numbers.gather(1, best))
+    return torch.cat(joined)

@@ -25,14 +25,14 @@ REPEATS = 3  # of each piece, after a first one
 CELL = 2000  # rows of the cell that is timed: at 1,200 a product takes twice as long as at 4,000
 LARGER, FEWEST_ROWS = 0.4, 500  # a product at 8,000 rows takes 0.55 of one at 2,000
 ROWS = 2**13  # against as many centres as a cell has rows
-NEAR_CENTERS, CENTROIDS = 8, 256
+NEAR_CENTERS, CENTROIDS = 16, 256
 
 
 @dataclass(frozen=True)
 class MachineSpeed:
     """Seconds of one of each piece, on one of all busy cores."""
 
-    comparison: float  # of one lengthscale of one kernel on a sample; on all cores
+    comparison: float  # of one lengthscale of one kernel on a sample
     descent_step: float  # of one shape of the matrix; on all cores
     near: float  # distance between a batch centre and a row
     distance: float  # of a row from a centroid, in float32
@@ -58,7 +58,7 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
     n, cut = sample_search.SAMPLE_ROWS, sample_search.SAMPLE_ROWS // 4
     train, validation = ArraySource(X[cut:n, :d], Y[cut:n]), ArraySource(X[:cut, :d], Y[:cut])
     centers = sample_search.SAMPLE_CENTERS
-    search = SampleSearch(train, validation, centers, torch.float64, cores)
+    search = SampleSearch(train, validation, centers, torch.float64)
 
     n = metric_descent.BATCH_ROWS
     is_validation = torch.arange(n) < metric_descent.VALIDATION_SHARE * n
@@ -80,9 +80,9 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
 
     try:
         return MachineSpeed(
-            comparison=time_work(lambda: search.evaluate(kernel, FeatureMap(), "", search=False)),
+            comparison=on_each_core(lambda: search.evaluate(kernel, FeatureMap(), "", False)),
             descent_step=time_work(lambda: LocalEngine(cores).map(slopes, batches)),
-            near=time_work(lambda: rows_around(many, X[:NEAR_CENTERS], n))
+            near=time_work(lambda: rows_around(many, X[:NEAR_CENTERS], n, cores))
             / (many.n_rows * NEAR_CENTERS),
             distance=on_each_core(lambda: assign(kernel, routed, short[:CENTROIDS]))
             / (len(routed) * CENTROIDS),

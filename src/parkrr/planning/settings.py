@@ -51,7 +51,7 @@ PRECISIONS = ("auto", "float32", "float64")
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
 SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
-TUNING_SECONDS = 40.0  # after which metric descents stop
+TUNING_SECONDS = 40.0  # of metric descents, on the machine whose steps are counted
 
 
 class CellCounts(Protocol):
@@ -130,14 +130,15 @@ def tune_settings(
     if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
         return settings, TuningLog()
     here = replace(settings, engine=settings.engine.local, shown=False)
+    timed = not is_auto(params["time_budget"])
     with progress("choosing", N_STEPS, "steps", settings.shown) as tick:
-        tuned, log = tune(here, choices, rows, tuning_seconds(params), tick)
+        tuned, log = tune(here, choices, rows, tuning_seconds(params), tick, timed)
     release_memory()  # what tuning took, before cells take theirs
     return replace(tuned, engine=settings.engine, shown=settings.shown), log
 
 
 def tuning_seconds(params: dict[str, Any]) -> float:
-    """Seconds after which metric descents stop: half of the time budget."""
+    """Seconds of metric descents: half of the time budget."""
     budget = check_positive_or("time_budget", params["time_budget"], "auto")
     return TUNING_SECONDS if budget is None else budget / 2
 
@@ -235,7 +236,7 @@ def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
             f"this fit takes about {describe_bytes(need)} and {describe_bytes(free)} are free; set "
             f"max_memory to have it smaller",
             ResourceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     return size
 

@@ -94,7 +94,7 @@ class FitSize:
     chooses: bool  # a lengthscale or a penalty
     tries: bool  # a blend or a coarse level
     keeps: bool  # statistics
-    tuning_seconds: float  # after which metric descents stop
+    tuning_seconds: float  # of metric descents, on the reference machine
     solver: str = "auto"  # "direct", "falkon" or "auto"
 
     @property
@@ -227,8 +227,10 @@ def estimate_seconds(size: FitSize, speed: MachineSpeed) -> dict[str, float]:
         searches = max(1, size.families) * (2 if size.scores else 1)
         evaluations = searches * (EVALUATIONS if size.families else 1)
         share = min(1.0, size.n / sample_search.SAMPLE_ROWS)
-        seconds["sample search"] = evaluations * speed.comparison * share
-        seconds["metric search"] = metric_search_seconds(size, speed, seconds["sample search"])
+        seconds["sample search"] = (
+            evaluations * speed.comparison * share / min(size.cores, searches)
+        )
+        seconds["metric search"] = metric_search_seconds(size, speed)
         seconds["blend trial"] = blend_trial_seconds(size, speed)
     seconds["partition"] = partition_seconds(size, speed, size.n_cells)
     seconds["cells"] = cells_seconds(size, speed, size.n_cells, size.rows)
@@ -244,8 +246,8 @@ def estimate_seconds(size: FitSize, speed: MachineSpeed) -> dict[str, float]:
     return seconds
 
 
-def metric_search_seconds(size: FitSize, speed: MachineSpeed, before: float) -> float:
-    """Comparisons on cells, and descents, which end when there is no time left."""
+def metric_search_seconds(size: FitSize, speed: MachineSpeed) -> float:
+    """Comparisons on cells, and descents."""
     if size.n < FEW_ROWS and not size.learns:
         return 0.0
     window, float32 = len(cell_comparison.WINDOW), not size.float64
@@ -257,20 +259,19 @@ def metric_search_seconds(size: FitSize, speed: MachineSpeed, before: float) -> 
     partition = FLOAT64_DISTANCE * partition_seconds(size, speed, max(size.n_cells, all_cells))
     comparisons = solves * cells * solve / min(size.cores, cells)
     comparisons += (2 + size.matrices + float32) * partition
-    left = max(0.0, size.tuning_seconds - before - partition)
-    return comparisons + min(descent_seconds(size, speed), left)
+    return comparisons + descent_seconds(size, speed)
 
 
 def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
-    """Metric descents, if nothing stops them."""
+    """Metric descents, whose steps are counted."""
     if not size.learns:
         return 0.0
     batches, jumps = metric_descent.BATCHES, metric_search.JUMPS
-    jump_steps = metric_search.JUMP_STEPS + metric_descent.GRADIENT_BATCHES / batches
-    first = jumps * jump_steps + metric_search.FIRST_STEPS
-    fewest, most = metric_search.LAST_STEPS
-    last = min(max(size.n // metric_search.ROWS_PER_STEP, fewest), most)
-    steps = max(1, size.families) * first + last
+    columns = max(1, size.families) * [size.width, size.d][: size.matrices]
+    counted = metric_search.count_descent_steps(size.n, columns, size.matrices, size.tuning_seconds)
+    jump_steps = counted.jump + metric_descent.GRADIENT_BATCHES / batches
+    first = jumps * jump_steps + counted.first if counted.first else 0.0
+    steps = max(1, size.families) * first + counted.last
     rows = min(size.n, metric_search.MOST_VALUES / size.width)
     near = batches * steps * rows * speed.near
     mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9

@@ -9,6 +9,7 @@ from parkrr.runtime.engine import (
     map_on_threads,
     progress,
     run_tasks,
+    sum_on_threads,
     torch_threads,
 )
 from parkrr.runtime.formatting import describe_bytes, describe_count, describe_seconds

@@ -9,10 +9,13 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
@@ -67,7 +70,8 @@ class LocalEngine:
     Parameters
     ----------
     n_threads : int, default None
-        How many cores to use, at least 1; None means as many as torch does.
+        How many cores to use, at least 1; None means as many as torch does. The fitted model
+        does not depend on it.
 
     Examples
     --------
@@ -87,7 +91,7 @@ class LocalEngine:
 
     @property
     def cores(self) -> int:
-        return self.n_threads or torch.get_num_threads()
+        return self.n_threads or torch_threads.available
 
     @property
     def local(self) -> "LocalEngine":
@@ -101,12 +105,12 @@ class LocalEngine:
     ) -> Iterator[tuple[int, Result]]:
         if not tasks:
             return
-        workers = min(self.cores, len(tasks))  # read before torch's count changes
-        with torch_threads(self.threads_per_task(len(tasks))):
+        workers = min(self.cores, len(tasks))
+        with torch_threads(1):
             if len(tasks) == 1:
                 yield 0, function(tasks[0])
                 return
-            with ThreadPoolExecutor(workers) as pool:
+            with thread_pool(workers) as pool:
                 number_of = {pool.submit(function, task): k for k, task in enumerate(tasks)}
                 try:
                     for future in as_completed(number_of):
@@ -217,6 +221,10 @@ def run_tasks(
 class TorchThreads:
     """How many threads torch uses per operation: one number for the whole process.
 
+    A fit has one thread per operation and divides its work into tasks by rows, never by cores.
+    Cholesky factors, eigenvectors, sums and products over many rows have other last bits on one
+    thread than on two, so that a model would depend on the machine.
+
     Several threads may set it at once and leave in any order: the last that entered counts, and
     the last that leaves restores the number from before.
     """
@@ -225,6 +233,12 @@ class TorchThreads:
         self.lock = threading.Lock()
         self.entered: list[tuple[object, int]] = []
         self.before = 0
+
+    @property
+    def available(self) -> int:
+        """Threads that torch uses where nothing has set them here."""
+        with self.lock:
+            return self.before if self.entered else torch.get_num_threads()
 
     @contextmanager
     def __call__(self, count: int) -> Iterator[None]:
@@ -256,6 +270,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=torch_threads.reset)
 
 
+def thread_pool(n_threads: int) -> ThreadPoolExecutor:
+    """Threads in which torch has one thread per operation.
+
+    The number is set in each of them: for products MKL asks the thread it is called from, and in a
+    new one it takes all cores.
+    """
+    return ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
+
+
 def map_on_threads(
     function: Callable[[Task], Result], tasks: Sequence[Task], n_threads: int
 ) -> list[Result]:
@@ -267,5 +290,25 @@ def map_on_threads(
     with torch_threads(1):
         if n_threads == 1:
             return [function(task) for task in tasks]
-        with ThreadPoolExecutor(n_threads) as pool:
+        with thread_pool(n_threads) as pool:
             return list(pool.map(function, tasks))
+
+
+def sum_on_threads(
+    function: Callable[[Task], torch.Tensor], tasks: Sequence[Task], n_threads: int
+) -> torch.Tensor:
+    """The sum of function(task), added in order whatever finishes first, each with one thread.
+
+    At most one result a thread waits to be added.
+    """
+    with torch_threads(1):
+        if n_threads == 1 or len(tasks) == 1:
+            return reduce(torch.Tensor.add_, map(function, tasks))
+        with thread_pool(n_threads) as pool:
+            waiting = iter(tasks)
+            running = deque(pool.submit(function, task) for task in islice(waiting, n_threads))
+            total = running.popleft().result()
+            while running:
+                running.extend(pool.submit(function, task) for task in islice(waiting, 1))
+                total.add_(running.popleft().result())
+            return total

@@ -139,15 +139,15 @@ class RayEngine:
         if memory:
             wants["memory"] = memory
         spread = remote.options(scheduling_strategy="SPREAD", **wants)
-        return spread.remote(shared, task, self.threads_per_task(1))
+        return spread.remote(shared, task)
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """function(task) of every task, in the order given."""
         return in_order(self.run(function, tasks))
 
 
-def call(function: Callable[[Task], Result], task: Task, n_threads: int) -> Result:
+def call(function: Callable[[Task], Result], task: Task) -> Result:
     """A task, in a worker."""
-    with torch_threads(n_threads):
+    with torch_threads(1):
         torch.set_grad_enabled(False)
         return function(task)

@@ -32,7 +32,6 @@ from parkrr.solvers.problem import (
     Shard,
     Solver,
     kernel_of_rows,
-    sum_shards,
 )
 
 if TYPE_CHECKING:
@@ -84,25 +83,33 @@ def solve_exactly(problem: LocalProblem) -> LocalFit | None:
     """The exact estimator; None if rounding of the statistics leaves no digit of it."""
     if torch.equal(problem.centers, problem.cell.X):
         return exact_ridge_regression(problem)
-    gram = sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
+    gram = problem.sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
     jitter = statistics_jitter(len(gram), problem.ridge / problem.cell.total_weight)
-    fit = solve_gram(problem.K_mm(), gram, problem.ridge, jitter, problem.left_out())
+    fit = solve_gram(
+        problem.K_mm(), gram, problem.ridge, jitter, problem.left_out(), problem.n_threads
+    )
     return fit and fit._replace(dtype=problem.centers.dtype)
 
 
 def solve_gram(
-    K_mm: Tensor, gram: Tensor, ridge: float, jitter: float, left_out: LeaveOneOutBlock | None
+    K_mm: Tensor,
+    gram: Tensor,
+    ridge: float,
+    jitter: float,
+    left_out: LeaveOneOutBlock | None,
+    n_threads: int = 1,
 ) -> LocalFit | None:
     """The estimator from K'W[K, Y] (m, m + t); None if rounding left no positive system."""
-    factor = Factor(K_mm, jitter)
+    factor = Factor(K_mm, jitter, n_threads)
     H, b = whiten(factor, gram)
-    L = cholesky(add_to_diagonal(H, ridge), smallest_pivot=ridge / 2)
+    L = cholesky(add_to_diagonal(H, ridge), ridge / 2, n_threads)
     if L is None:
         return None
     weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
     change = None
     if left_out is not None:
-        half = solve_triangular(L, factor.solve(left_out.K.T), upper=False)  # (r, h)
+        half = factor.solve(left_out.K.T)
+        half = solve_triangular(L, half, upper=False, n_threads=n_threads)  # (r, h)
         change = left_out.change(weights, half)
     return LocalFit(weights, 0, 0.0, True, factor.rescue, torch.float64, change)
 
@@ -129,7 +136,8 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
     """eq. (10): (K_n + lambda n W^-1) alpha = Y, in the order of the cell's rows."""
     cell, ridge, Y = problem.cell, problem.ridge, problem.cell.Y.double()
     noise = Y.new_full((cell.n_rows,), ridge) if cell.w is None else ridge / cell.w.double()
-    L, rescue = regular_cholesky(partial(kernel_of_rows, problem.kernel, cell.X), noise)
+    build = partial(kernel_of_rows, problem.kernel, cell.X, problem.n_threads)
+    L, rescue = regular_cholesky(build, noise, problem.n_threads)
     half = solve_triangular(L, Y, upper=False)  # not cholesky_solve, which copies L
     weights = solve_triangular(L.mT, half, upper=True)
     change = None
@@ -189,9 +197,9 @@ class PenaltyPath:
 def penalty_path(problem: LocalProblem) -> PenaltyPath:
     """The path of a problem, for penalties of at least its own."""
     cell = problem.cell
-    gram = sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
+    gram = problem.sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
     jitter = statistics_jitter(len(gram), problem.ridge / cell.total_weight)
-    factor = Factor(problem.K_mm(), jitter)
+    factor = Factor(problem.K_mm(), jitter, problem.n_threads)
     H, right = whiten(factor, gram)
     h, V = torch.linalg.eigh(H)
     basis, yy = factor.solve_t(V), float(cell.squared_error())

@@ -1,14 +1,21 @@
-"""Factors of K_mm in float64, whatever the dtype of the rows, and the preconditioner of FALKON."""
+"""Factors of K_mm in float64, whatever the dtype of the rows, and the preconditioner of FALKON.
+
+Large matrices are cut into tiles of a fixed size, which threads share: LAPACK's own factor has
+other last bits on one thread than on two.
+"""
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from parkrr.errors import NotFiniteError
+from parkrr.runtime import map_on_threads
 
 EPS = torch.finfo(torch.float64).eps
+TILE = 256  # rows or columns; up to so many LAPACK is as fast on one thread as tiles on two
 
 
 class Factor:
@@ -19,19 +26,20 @@ class Factor:
     KEGG), which make K_mm singular.
     """
 
-    def __init__(self, K_mm: Tensor, jitter: float) -> None:
+    def __init__(self, K_mm: Tensor, jitter: float, n_threads: int = 1) -> None:
         if not bool(torch.isfinite(K_mm).all()):
             raise NotFiniteError(
                 "the kernel of the centres must be finite, but has infinite or NaN entries; "
                 "scale the features, or choose a kernel that is bounded"
             )
         size = float(K_mm.diagonal().max())
-        self.rescue = ""
+        self.rescue, self.n_threads = "", n_threads
         self.eigenvalues: Tensor | None = None
-        U = cholesky(K_mm, smallest_pivot=jitter / 10 * size)
+        smallest = jitter / 10 * size
+        U = cholesky(K_mm, smallest, n_threads)
         if U is None:
             self.rescue = f"jitter {jitter:.0e}"
-            U = cholesky(add_to_diagonal(K_mm, jitter * size), smallest_pivot=jitter / 10 * size)
+            U = cholesky(add_to_diagonal(K_mm, jitter * size), smallest, n_threads)
         if U is None:
             values, vectors = torch.linalg.eigh(K_mm)
             large = values > jitter * size
@@ -43,20 +51,31 @@ class Factor:
     def solve(self, v: Tensor) -> Tensor:
         """U^-1 v, shape (r, t)."""
         if self.eigenvalues is not None:
-            return (self.U.T @ v) / self.eigenvalues[:, None]
-        return solve_triangular(self.U, v, upper=False)
+            return multiply(self.U.T, v, self.n_threads) / self.eigenvalues[:, None]
+        return solve_triangular(self.U, v, upper=False, n_threads=self.n_threads)
 
     def solve_t(self, v: Tensor) -> Tensor:
         """U^-T v, shape (m, t)."""
         if self.eigenvalues is not None:
-            return self.U @ (v / self.eigenvalues[:, None])
-        return solve_triangular(self.U.T, v, upper=True)
+            return multiply(self.U, v / self.eigenvalues[:, None], self.n_threads)
+        return solve_triangular(self.U.T, v, upper=True, n_threads=self.n_threads)
 
 
-def solve_triangular(A: Tensor, v: Tensor, *, upper: bool) -> Tensor:
+def solve_triangular(A: Tensor, v: Tensor, *, upper: bool, n_threads: int = 1) -> Tensor:
     """A^-1 v for a triangular A, shape (r, t)."""
-    solution: Tensor = torch.linalg.solve_triangular(A, v, upper=upper)
-    return solution
+    return by_columns(partial(torch.linalg.solve_triangular, A, upper=upper), v, n_threads)
+
+
+def multiply(A: Tensor, v: Tensor, n_threads: int) -> Tensor:
+    """A v, shape (r, t)."""
+    return by_columns(partial(torch.mm, A), v, n_threads)
+
+
+def by_columns(function: Callable[[Tensor], Tensor], v: Tensor, n_threads: int) -> Tensor:
+    """function(v) of some columns of v (m, t) at a time, on threads."""
+    if v.shape[1] <= TILE or v.device.type != "cpu":
+        return function(v)
+    return torch.cat(map_on_threads(function, torch.split(v, TILE, 1), n_threads), 1)
 
 
 def add_to_diagonal(A: Tensor, shift: float | Tensor) -> Tensor:
@@ -66,13 +85,44 @@ def add_to_diagonal(A: Tensor, shift: float | Tensor) -> Tensor:
     return A
 
 
-def cholesky(A: Tensor, smallest_pivot: float) -> Tensor | None:
+def cholesky(A: Tensor, smallest_pivot: float, n_threads: int = 1) -> Tensor | None:
     """The lower factor, or None if A is not positive definite beyond rounding."""
-    L: Tensor
-    L, info = torch.linalg.cholesky_ex(A)
-    if int(info) != 0 or not float(L.diagonal().square().min()) > smallest_pivot:
-        return None
-    return L
+    if len(A) <= TILE or A.device.type != "cpu":
+        L, info = torch.linalg.cholesky_ex(A)
+        L = L if int(info) == 0 else None
+    else:
+        L = factor_tiles(A.clone(), n_threads)
+    return L if L is not None and float(L.diagonal().square().min()) > smallest_pivot else None
+
+
+def factor_tiles(A: Tensor, n_threads: int) -> Tensor | None:
+    """The lower factor of a symmetric A (n, n) in its memory; None if it is not positive definite.
+
+    One column of tiles after the other: what the columns before it take away, the factor of the
+    tile on the diagonal, and the tiles below it.
+    """
+    starts = range(0, len(A), TILE)
+    for a in starts:
+        column, before = A[:, a : a + TILE], A[a : a + TILE, :a]
+
+        def subtract(i: int, column: Tensor = column, before: Tensor = before) -> None:
+            own = slice(i, i + TILE)
+            column[own].addmm_(A[own, : before.shape[1]], before.T, alpha=-1)
+
+        map_on_threads(subtract, starts[a // TILE :] if a else (), n_threads)
+        diagonal = column[a : a + TILE]
+        L, info = torch.linalg.cholesky_ex(diagonal)
+        if int(info) != 0:
+            return None
+        diagonal.copy_(L)
+
+        def divide(i: int, column: Tensor = column, L: Tensor = L) -> None:
+            own = column[i : i + TILE]
+            own.copy_(torch.linalg.solve_triangular(L.T, own, upper=True, left=False))
+
+        map_on_threads(divide, starts[a // TILE + 1 :], n_threads)
+        column[:a] = 0.0
+    return A
 
 
 def cholesky_or_nan(A: Tensor) -> Tensor:
@@ -88,13 +138,20 @@ class Preconditioner:
     the weights of the centres, scaled to mean one; all are one in the paper.
     """
 
-    def __init__(self, K_mm: Tensor, center_weights: Tensor | None, ridge: float, n: float) -> None:
-        self.factor = Factor(K_mm, jitter=10 * len(K_mm) * EPS)
+    def __init__(
+        self,
+        K_mm: Tensor,
+        center_weights: Tensor | None,
+        ridge: float,
+        n: float,
+        n_threads: int = 1,
+    ) -> None:
+        self.factor = Factor(K_mm, 10 * len(K_mm) * EPS, n_threads)
         U = self.factor.U  # (m, r)
         weighted = U if center_weights is None else center_weights[:, None] * U
-        inner = U.T @ weighted / len(U)  # (r, r)
+        inner = multiply(U.T, weighted, n_threads) / len(U)  # (r, r)
         self.penalty, self.n = ridge / n, n
-        self.S, rescue = regular_cholesky(inner.clone, self.penalty)
+        self.S, rescue = regular_cholesky(inner.clone, self.penalty, n_threads)
         self.rescue = join_rescues(self.factor.rescue, rescue)
 
     def apply(self, v: Tensor) -> Tensor:
@@ -117,19 +174,24 @@ def join_rescues(*rescues: str) -> str:
     return ", ".join(filter(None, rescues))
 
 
-def cholesky_in_place(A: Tensor) -> Tensor | None:
+def cholesky_in_place(A: Tensor, n_threads: int = 1) -> Tensor | None:
     """The lower factor of a symmetric A in its memory, or None if it is not positive definite.
 
-    LAPACK's columns are the rows of A, so that torch has nothing to copy: a cell of 14,000 rows
-    takes 1.6 GB and not 4.7.
+    A cell of 14,000 rows takes 1.6 GB and not the 4.7 of a factor beside it. LAPACK's columns are
+    the rows of A, so that torch has nothing to copy.
     """
-    info = torch.empty((), dtype=torch.int32, device=A.device)
-    L: Tensor
-    L, info = torch.linalg.cholesky_ex(A.mT, out=(A.mT, info))
-    return L if int(info) == 0 and float(L.diagonal().min()) > 0 else None
+    if A.device.type == "cpu":
+        L = factor_tiles(A.mT, n_threads)
+    else:
+        info = torch.empty((), dtype=torch.int32, device=A.device)
+        L, info = torch.linalg.cholesky_ex(A.mT, out=(A.mT, info))
+        L = L if int(info) == 0 else None
+    return L if L is not None and float(L.diagonal().min()) > 0 else None
 
 
-def regular_cholesky(build: Callable[[], Tensor], shift: float | Tensor) -> tuple[Tensor, str]:
+def regular_cholesky(
+    build: Callable[[], Tensor], shift: float | Tensor, n_threads: int = 1
+) -> tuple[Tensor, str]:
     """The lower factor of A + shift I, and the jitter it took if rounding ate the shift.
 
     `build` makes A, which the factor takes the place of.
@@ -138,7 +200,7 @@ def regular_cholesky(build: Callable[[], Tensor], shift: float | Tensor) -> tupl
         A = build()
         size = float(A.diagonal().max())
         A.diagonal().add_(shift + jitter * size)
-        L = cholesky_in_place(A)
+        L = cholesky_in_place(A, n_threads)
         if L is not None:
             return L, f"jitter {jitter:.0e}" if jitter else ""
     raise NotFiniteError(

@@ -18,7 +18,6 @@ from parkrr.solvers.problem import (
     LocalProblem,
     Shard,
     leave_one_out_block,
-    sum_shards,
 )
 
 # Share of the rows that are left out together, and the tolerance of what then changes.
@@ -79,7 +78,8 @@ class Falkon:
 
     def solve(self, problem: LocalProblem) -> LocalFit:
         n = problem.cell.total_weight
-        B = Preconditioner(problem.K_mm(), problem.center_weights, problem.ridge, n)
+        weights, threads = problem.center_weights, problem.n_threads
+        B = Preconditioner(problem.K_mm(), weights, problem.ridge, n, threads)
         fit, lost = self.iterate(problem, B)
         rescue = fit.rescue
         if fit.dtype != torch.float64 and (lost or problem.is_noisy(fit)):
@@ -94,8 +94,9 @@ class Falkon:
     def iterate(self, problem: LocalProblem, B: Preconditioner) -> tuple[LocalFit, bool]:
         """Minimise eq. (12); the fit, and whether rounding got in the way."""
         shards, dtype = problem.shards(), problem.centers.dtype
-        b = B.apply_t(sum_shards(shards, Shard.right_side))  # (r, t)
-        solution = conjugate_gradient(gradient_of(shards, B), b, self.max_iter, self.tol)
+        b = B.apply_t(problem.sum_shards(shards, Shard.right_side))  # (r, t)
+        gradient = gradient_of(problem, shards, B)
+        solution = conjugate_gradient(gradient, b, self.max_iter, self.tol)
         # The residual is measured, not that of the recurrence, which may go on falling when
         # products cannot. What rounding leaves of it is not held against the solution.
         least = max(10 * self.tol, float(torch.finfo(dtype).eps) ** 0.5)
@@ -127,7 +128,8 @@ class Falkon:
                 changes.append(out.K @ fit.weights)  # a fit without rows predicts zero
                 continue
             others = join_blocks([cell.block(slice(0, a)), cell.block(slice(b, None))])
-            gradient = gradient_of(replace(problem, cell=others).shards(), B)
+            rest = replace(problem, cell=others)
+            gradient = gradient_of(rest, rest.shards(), B)
             R = out.Y - out.K @ fit.weights
             right = B.apply_t(out.K.T @ (R if out.w is None else R * out.w[:, None]))
             solution = conjugate_gradient(gradient, right, self.max_iter, CHANGE_TOL)
@@ -135,11 +137,14 @@ class Falkon:
         return torch.cat(changes)
 
 
-def gradient_of(shards: list[Shard], B: Preconditioner) -> Callable[[Tensor], Tensor]:
+def gradient_of(
+    problem: LocalProblem, shards: list[Shard], B: Preconditioner
+) -> Callable[[Tensor], Tensor]:
     """The gradient of eq. (12) as a function of beta (r, t), up to n."""
 
     def gradient(beta: Tensor) -> Tensor:
         v = B.apply(beta)
-        return B.apply_t(sum_shards(shards, lambda shard: shard.normal(v))) + B.ridge(beta)
+        products = problem.sum_shards(shards, lambda shard: shard.normal(v))
+        return B.apply_t(products) + B.ridge(beta)
 
     return gradient

@@ -3,9 +3,9 @@
 Loops over rows are loops over blocks of a source.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import NamedTuple, Protocol
 
 import torch
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from parkrr.data import ArraySource, Block, Source
 from parkrr.kernels import Kernel, KernelBlock
-from parkrr.runtime import map_on_threads
+from parkrr.runtime import map_on_threads, sum_on_threads
 
 KERNEL_VALUES = 2**21  # of the kernel matrix of all rows, computed at a time
+# Rows of a shard, and most shards of a cell. Sums over shards depend on these and not on threads.
+SHARD_ROWS, MOST_SHARDS = 2**12, 8
 PANEL = 64  # columns of K'K at a time: symmetry then saves 40 % of the work at m = 200
 # Predictions in float32 that are off by more than this, of targets in [-1, 1], are made in
 # float64; measured on so many rows.
@@ -103,7 +105,7 @@ class LocalProblem:
 
         In float32 its Cholesky fails at jitter 1e-6.
         """
-        return kernel_of_rows(self.kernel, self.centers)
+        return kernel_of_rows(self.kernel, self.centers, self.n_threads)
 
     def left_out(self) -> LeaveOneOutBlock | None:
         """The rows at the end, against the centres."""
@@ -113,10 +115,19 @@ class LocalProblem:
         return leave_one_out_block(self.kernel, last, self.centers)
 
     def shards(self) -> "list[Shard]":
-        """The rows, prepared once for the kernel and cut into one shard per thread."""
+        """The rows, prepared once for the kernel and cut into pieces for threads."""
         kernel_block = self.kernel.against(self.centers)
         rows = self.cell.map(kernel_block.augment).load()
-        return [Shard(kernel_block, part) for part in rows.shards(min(self.n_threads, rows.n_rows))]
+        count = min(MOST_SHARDS, math.ceil(rows.n_rows / SHARD_ROWS))
+        return [Shard(kernel_block, part) for part in rows.shards(count)]
+
+    def sum_shards(self, shards: "list[Shard]", part: "Callable[[Shard], Tensor]") -> Tensor:
+        """The sum of part(shard), one thread a shard.
+
+        Shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations use both
+        cores at 1.1: blocks in cache are too short to share.
+        """
+        return sum_on_threads(part, shards, self.n_threads)
 
     def is_noisy(self, fit: LocalFit) -> bool:
         """Whether predictions in the dtype of a fit are too noisy."""
@@ -231,16 +242,7 @@ def fill_lower(total: Tensor) -> Tensor:
     return total
 
 
-def sum_shards(shards: list[Shard], part: Callable[[Shard], Tensor]) -> Tensor:
-    """The sum of part(shard), one thread per shard."""
-    if len(shards) == 1:
-        return part(shards[0])
-    # Row shards on single-threaded torch ran at 2.2e9 entries/s, one loop whose operations
-    # use both cores at 1.1: blocks in cache are too short to share.
-    return reduce(Tensor.add_, map_on_threads(part, shards, len(shards)))
-
-
-def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
+def kernel_of_rows(kernel: Kernel, X: Tensor, n_threads: int = 1) -> Tensor:
     """K(X, X) in float64, exact on the diagonal, shape (n, n).
 
     Some rows at a time, because Matern kernels need memory for a second matrix.
@@ -252,11 +254,17 @@ def kernel_of_rows(kernel: Kernel, X: Tensor) -> Tensor:
     no_underflow = kernel_block.no_underflow(radius)
     K = X.new_empty(len(X), len(X))
     rows = min(len(X), max(1, KERNEL_VALUES // len(X)))
-    _, *others = kernel_block.workspace(rows)
-    for start in range(0, len(X), rows):
-        own = K[start : start + rows]
-        kernel_block.values(
-            A[start : start + rows], [own, *(b[: len(own)] for b in others)], no_underflow
-        )
+    starts = range(0, len(X), rows)
+
+    def fill(own_starts: range) -> None:
+        _, *others = kernel_block.workspace(rows)
+        for start in own_starts:
+            own = K[start : start + rows]
+            kernel_block.values(
+                A[start : start + rows], [own, *(b[: len(own)] for b in others)], no_underflow
+            )
+
+    n_threads = min(n_threads, len(starts))
+    map_on_threads(fill, [starts[k::n_threads] for k in range(n_threads)], n_threads)
     K.diagonal().copy_(kernel.diag(X))
     return K

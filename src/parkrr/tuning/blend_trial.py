@@ -89,7 +89,7 @@ class BlendTrial:
 
     def error(self, model: Model) -> float:
         """Mean squared error on the validation rows."""
-        predicted = model.predict(self.validation.X, self.settings.engine.cores)
+        predicted = model.evaluate_pieces(self.validation.X, self.settings.engine.cores)
         predicted = predicted.to(self.validation.Y.device)
         return float(self.validation.squared_error(predicted)) / self.validation.total_weight
 

@@ -48,7 +48,8 @@ class Chosen(NamedTuple):
     params : dict
         Parameters of the estimator that fit the same model, with nothing left to choose.
     tried : list of dict
-        What was compared: its "step", its "error" on validation rows, and what it was.
+        What was compared: its "step", its "error" on validation rows, and what it was. An entry
+        with the step "time budget" says where your `time_budget` ended the search.
     seconds : dict of str to float
         Seconds that each step of the search took.
     uncertainty : str
@@ -74,6 +75,11 @@ class TuningLog:
     def note(self, step: str, error: float, **what: object) -> None:
         """Record one comparison."""
         self.tried.append({"step": step, **what, "error": error})
+
+    def note_stop(self, place: str, error: float) -> None:
+        """Record where the time budget ended a search, the first time that it does."""
+        if not any(each["step"] == "time budget" for each in self.tried):
+            self.note("time budget", error, stopped=place)
 
     def note_candidate(self, step: str, candidate: Candidate, **what: object) -> None:
         """Record the error of a candidate, and what it is."""

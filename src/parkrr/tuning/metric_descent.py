@@ -138,6 +138,7 @@ class MetricDescent:
         self.rng = np.random.default_rng(self.seed)
         self.steps: list[tuple[float, float]] = []  # squared residuals and their weight
         self.shape, self.size, self.log_ridge = Adam(), Adam(), Adam()
+        self.stopped = False  # whether it got too late
 
     @property
     def error(self) -> float:
@@ -148,7 +149,8 @@ class MetricDescent:
     def advance(self, steps: int, decreasing: bool, deadline: float) -> None:
         """Take so many steps, their length decreasing to zero or not, unless it gets too late."""
         for first in range(0, steps, REFRESH):
-            if time.perf_counter() > deadline:
+            self.stopped = self.stopped or time.perf_counter() > deadline
+            if self.stopped:
                 break
             batches = self.draw_batches(min(REFRESH, steps - first) * BATCHES)
             for k in range(0, len(batches), BATCHES):
@@ -178,7 +180,8 @@ class MetricDescent:
 
     def jump_to_gradient_products(self, deadline: float) -> None:
         """Replace the matrix by the root of the average gradient outer product, scaled alike."""
-        if time.perf_counter() > deadline:
+        self.stopped = self.stopped or time.perf_counter() > deadline
+        if self.stopped:
             return
         task = partial(
             LocalBatch.gradient_products, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge
@@ -197,7 +200,8 @@ class MetricDescent:
         centers = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
         n = min(BATCH_ROWS, max(FEWEST_ROWS, rows.n_rows // 2))
         batches = []
-        for index in rows_around(rows, rows.block(centers).X, n):  # (n,)
+        near = rows_around(rows, rows.block(centers).X, n, self.engine.cores)  # (count, n)
+        for index in near:
             F, Y, w = self.rows.block(index)
             order = torch.from_numpy(self.rng.permutation(len(index))).to(F.device)
             is_validation = order < max(1, round(VALIDATION_SHARE * len(index)))

@@ -19,7 +19,13 @@ from parkrr.kernels import Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
 from parkrr.tuning.log import Candidate, OpenChoices, TuningLog
-from parkrr.tuning.metric_descent import MetricDescent
+from parkrr.tuning.metric_descent import (
+    BATCH_ROWS,
+    BATCHES,
+    FEWEST_ROWS,
+    GRADIENT_BATCHES,
+    MetricDescent,
+)
 from parkrr.tuning.sample_search import search_lengthscale
 
 JUMPS = 2  # to the average gradient outer product, before the descent proper
@@ -40,6 +46,52 @@ LOSS = 1.005  # an error this much larger in float32, and the fit is in float64
 FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the last
 
 
+# Seconds of a local batch of n rows and e columns on one core, a + n^2 (b + c e), and of a distance
+# between a batch centre and a row, a + b e. Measured on one core of two at 2.5 GHz; they need not
+# be those of your machine, for they only fix how many steps a search takes.
+BATCH_SECONDS = (2e-3, 3e-8, 2e-10)
+NEAR_SECONDS = (1e-8, 5e-10)
+REFERENCE_CORES = 2
+
+
+class DescentSteps(NamedTuple):
+    """Steps of every descent before each jump and after the last, and of the best ones."""
+
+    jump: int
+    first: int
+    last: int
+
+
+def count_descent_steps(n: int, columns: list[int], n_best: int, seconds: float) -> DescentSteps:
+    """Steps of descents on n rows that take at most so many seconds on the reference machine.
+
+    Parameters
+    ----------
+    n
+        Rows to learn from.
+    columns
+        Columns of each descent.
+    n_best
+        Descents that go on to the end.
+    seconds
+        Of all descents together.
+    """
+    last = min(max(n // ROWS_PER_STEP, LAST_STEPS[0]), LAST_STEPS[1])
+    jump_batches = GRADIENT_BATCHES / BATCHES
+    rows = min(BATCH_ROWS, max(FEWEST_ROWS, n // 2))
+    fixed, by_pair, by_number = BATCH_SECONDS
+
+    def step_seconds(e: int) -> float:
+        batch = fixed + rows**2 * (by_pair + by_number * e)
+        near = min(n, MOST_VALUES // e) * (NEAR_SECONDS[0] + NEAR_SECONDS[1] * e)
+        return BATCHES * (batch + near) / REFERENCE_CORES
+
+    of_all = JUMPS * (JUMP_STEPS + jump_batches) + FIRST_STEPS
+    total = of_all * sum(map(step_seconds, columns)) + n_best * last * step_seconds(max(columns))
+    share = min(1.0, seconds / total)
+    return DescentSteps(round(share * JUMP_STEPS), round(share * FIRST_STEPS), round(share * last))
+
+
 class DescentCandidate(NamedTuple):
     """A candidate, the shape of the matrix it learns, "diagonal" or "full", and its descent."""
 
@@ -58,6 +110,7 @@ class MetricSearch:
     candidates: list[Candidate]  # to start from; the first is the baseline of all errors
     seed: int  # of comparison cells and local batches
     log: TuningLog
+    seconds: float  # of the reference machine, from which steps of descents are counted
     deadline: float  # of `time.perf_counter`, when descents stop; comparisons still run
 
     @cached_property
@@ -81,18 +134,24 @@ class MetricSearch:
     def descend(self) -> list[Candidate]:
         """What descents make of the candidates: the best of each shape of the matrix."""
         started = self.start_descents()
+        if not started:
+            return []
+        columns = [len(each.descent.matrix) for each in started]
+        n_shapes = len({each.shape for each in started})
+        n = started[0].descent.rows.n_rows
+        steps = count_descent_steps(n, columns, n_shapes, self.seconds)
+        if not steps.first:
+            return []
         for each in started:
             for _ in range(JUMPS):
-                each.descent.advance(JUMP_STEPS, decreasing=False, deadline=self.deadline)
+                each.descent.advance(steps.jump, decreasing=False, deadline=self.deadline)
                 each.descent.jump_to_gradient_products(deadline=self.deadline)
-            each.descent.advance(FIRST_STEPS, decreasing=False, deadline=self.deadline)
-            if each.descent.steps:
-                self.note_descent(each)
+            each.descent.advance(steps.first, decreasing=False, deadline=self.deadline)
+            self.note_descent(each, JUMPS * steps.jump + steps.first)
         best = self.select_best([each for each in started if each.descent.steps])
-        steps = min(max(self.rows.n_rows // ROWS_PER_STEP, LAST_STEPS[0]), LAST_STEPS[1])
         for each in best:
-            each.descent.advance(steps, decreasing=True, deadline=self.deadline)
-            self.note_descent(each)
+            each.descent.advance(steps.last, decreasing=True, deadline=self.deadline)
+            self.note_descent(each, JUMPS * steps.jump + steps.first + steps.last)
         return [self.current(each) for each in best]
 
     def start_descents(self) -> list[DescentCandidate]:
@@ -158,10 +217,13 @@ class MetricSearch:
             map_name=f"{each.start.map_name}, {each.shape} matrix, step {len(descent.steps)}",
         )
 
-    def note_descent(self, each: DescentCandidate) -> None:
-        """Record how far a descent has come."""
+    def note_descent(self, each: DescentCandidate, planned: int) -> None:
+        """Record how far a descent has come, and where the clock stopped the first of them."""
         candidate = self.current(each)._replace(error=each.descent.error)
         self.log.note_candidate("metric descent", candidate)
+        if each.descent.stopped:
+            name = f"{candidate.map_name} of {planned}, {candidate.kernel!r}"
+            self.log.note_stop(f"metric descent: {name}", each.descent.error)
 
     def compare(
         self,

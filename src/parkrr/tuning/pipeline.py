@@ -10,8 +10,10 @@
 Start at :func:`tune`.
 """
 
+import math
 import time
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -32,7 +34,12 @@ N_STEPS = 3
 
 
 def tune(
-    settings: FitSettings, choices: OpenChoices, rows: ArraySource, seconds: float, tick: Tick
+    settings: FitSettings,
+    choices: OpenChoices,
+    rows: ArraySource,
+    seconds: float,
+    tick: Tick,
+    timed: bool = False,
 ) -> tuple[FitSettings, TuningLog]:
     """The settings with every choice made on these rows, and what was compared.
 
@@ -45,9 +52,13 @@ def tune(
     rows
         Raw rows.
     seconds
-        After which metric descents stop; comparisons and the blend trial still run.
+        That metric descents may take on a machine of two cores. Their steps are counted from it,
+        so that the same rows and the same seed give the same choices on any machine.
     tick
         Is called after each of `N_STEPS` steps.
+    timed
+        Whether descents also stop when these seconds have passed since the start; comparisons and
+        the blend trial still run.
     """
     log = TuningLog(tick=tick)
     seeds = np.random.SeedSequence([settings.seed, 1]).generate_state(3).tolist()
@@ -55,13 +66,13 @@ def tune(
     rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
     rows = ArraySource(*rows.block(canonical_order(rows)))
     rows, _, _ = scale_target(rows, settings.fit_intercept, settings.dtype)
-    deadline = time.perf_counter() + seconds
+    deadline = time.perf_counter() + seconds if timed else math.inf
 
     candidates = search_sample(settings, choices, rows, seeds, log)
     log.finish_step("sample search")
     best, dtype = candidates[0], settings.dtype
     if rows.n_rows >= FEW_ROWS or choices.learn_metric:  # else the sample was all rows
-        search = MetricSearch(settings, choices, rows, candidates, seeds[2], log, deadline)
+        search = MetricSearch(settings, choices, rows, candidates, seeds[2], log, seconds, deadline)
         best, dtype = search.run()
     log.finish_step("metric search")
     kernel, metric, penalty = best.kernel, best.metric, best.penalty
@@ -89,15 +100,12 @@ def search_sample(
         validation=None if few else ArraySource(*rows.block(index[:cut])),
         n_centers=FEW_ROWS if few else SAMPLE_CENTERS,
         dtype=settings.dtype,
-        n_threads=1 if few else settings.engine.cores,
         penalties=PENALTIES if choices.penalty else given,
     )
     maps = first_maps(choices, rows, seeds[1])
-    candidates = [
-        search.evaluate(kernel, metric, name, search=choices.lengthscale)
-        for kernel in choices.families
-        for metric, name in maps
-    ]
+    pairs = [(kernel, *named) for kernel in choices.families for named in maps]
+    evaluate = partial(search.evaluate, search=choices.lengthscale)
+    candidates = settings.engine.map(lambda pair: evaluate(*pair), pairs)
     for candidate in candidates:
         log.note_candidate("sample search", candidate)
     if choices.penalty:  # lambda n stays the same as rows are added

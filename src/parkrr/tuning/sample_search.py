@@ -46,7 +46,6 @@ class SampleSearch:
     validation: ArraySource | None  # None takes the leave-one-out error of `train` instead
     n_centers: int
     dtype: torch.dtype  # of mapped features
-    n_threads: int
     penalties: Tensor = PENALTIES  # to choose from, (p,)
 
     def evaluate(
@@ -75,7 +74,7 @@ class SampleSearch:
         """The best penalty for mapped rows; its error is relative to that of a constant."""
         ridge = float(self.penalties.min()) * train.total_weight
         centers = train.X[: self.n_centers]
-        path = penalty_path(LocalProblem(kernel, train, centers, None, ridge, self.n_threads))
+        path = penalty_path(LocalProblem(kernel, train, centers, None, ridge))
         if validation is None:
             errors, constant = leave_one_out_errors(kernel, train, self.penalties), path.yy
         else:
