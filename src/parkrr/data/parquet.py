@@ -7,8 +7,9 @@ Memory holds a row group or a block of rows, however large the files are.
 import glob
 import hashlib
 import math
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from parkrr.data.rows import cut_evenly
+from parkrr.data.schemas import unify_schemas
 from parkrr.data.storage import is_url
 from parkrr.errors import ParameterError, SourceError
 
@@ -34,6 +36,7 @@ FOOTERS = 16  # read at once: each is a round trip on an object store
 # time are seen at 200 places and a sample of 10^11 rows does not read them all.
 SAMPLED_GROUPS = 200
 SAMPLED_SHARE = 4  # more row groups if those hold fewer than four times the rows of the sample
+WARNED = 5  # columns that a warning names
 PANDAS_INDEX = "__index_level_"  # how pandas names a column that is only its row numbers
 
 
@@ -57,13 +60,18 @@ class ParquetTable:
     row_groups
         All of them, in the order of files.
     schema
-        Of all columns in the files and their folders.
+        Of all columns in any of the files and in the names of their folders.
     target, features, weight
         Names of columns; no target for rows to predict.
     filter
         Selects rows, or None.
     filesystem
         Of the files.
+    promotions
+        For each column whose type differs between files, or that some files lack: where it has
+        which type, and as what it is read.
+    conflicts
+        The same for columns that no type holds. They are not in the schema.
     """
 
     row_groups: tuple[RowGroup, ...] = field(repr=False)
@@ -73,6 +81,8 @@ class ParquetTable:
     weight: str | None
     filter: Any = field(repr=False)
     filesystem: Any = field(repr=False)
+    promotions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    conflicts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -102,7 +112,8 @@ class ParquetTable:
 
     def read(self, group: RowGroup, columns: Sequence[str]) -> pa.Table:
         """These columns of one row group."""
-        with naming_file(group.path):
+        note = "; ".join(f"{k!r} is {self.promotions[k]}" for k in columns if k in self.promotions)
+        with naming_file(group.path, note and f"; {note}. Write the files with one schema."):
             table = group.fragment.to_table(
                 schema=self.schema, columns=list(columns), filter=self.filter, use_threads=False
             )
@@ -166,6 +177,11 @@ def scan_parquet(
 ) -> ParquetTable:
     """Describe the rows of Parquet files for `fit` and `predict_to`; reads only footers.
 
+    Files may have different columns. The table has all of them, each in a type that holds the
+    values of every file: integers become wider or floats, dates become time stamps. A column that
+    a file lacks is missing in its rows. A warning names what differs, and the attribute
+    `promotions` lists it.
+
     Parameters
     ----------
     path : str, Path or list of str
@@ -193,7 +209,8 @@ def scan_parquet(
     ParameterError
         If a column does not exist or is named twice.
     SourceError
-        If there are no files or rows, or a file cannot be read.
+        If there are no files or rows, a file cannot be read, or no type holds a column in all
+        files, such as strings in one and numbers in another.
 
     Examples
     --------
@@ -216,7 +233,8 @@ def scan_parquet(
         raise SourceError(str(path), "there is no such file or folder") from error
     except (OSError, pa.ArrowException) as error:
         raise SourceError(str(path), str(error)) from error
-    names = dataset.schema.names
+    dataset, promotions, conflicts = unify_files(dataset, filter)
+    names = [*dataset.schema.names, *conflicts]
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     weights = () if weight is None else (weight,)
     own = {*targets, *weights}
@@ -227,6 +245,12 @@ def scan_parquet(
             raise ParameterError(
                 f"target, features and weight must be columns, but {name!r} is not one of {names}"
             )
+        if name in conflicts:
+            raise SourceError(
+                str(path),
+                f"column {name!r} is {conflicts[name]}, and no type holds all of these; write the "
+                f"files with one type, or name other columns in features=",
+            )
         if name in own and name in chosen:
             raise ParameterError(f"features must not hold the target or weight, got {chosen!r}")
         if count > 1:
@@ -234,7 +258,24 @@ def scan_parquet(
                 f"target, features and weight must name a column once, got {name!r} twice"
             )
     groups = list_row_groups(dataset, filter)
-    return ParquetTable(groups, dataset.schema, targets, chosen, weight, filter, dataset.filesystem)
+    table = ParquetTable(
+        groups,
+        dataset.schema,
+        targets,
+        chosen,
+        weight,
+        filter,
+        dataset.filesystem,
+        promotions,
+        conflicts,
+    )
+    differing = [f"{name!r} is {promotions[name]}" for name in table.columns if name in promotions]
+    if differing:
+        more = f"; {len(differing) - WARNED} more in .promotions" if differing[WARNED:] else ""
+        warnings.warn(
+            f"files have different columns: {'; '.join(differing[:WARNED])}{more}", stacklevel=2
+        )
+    return table
 
 
 def list_paths(path: Any, filesystem: Any) -> tuple[Any, Any]:
@@ -267,6 +308,26 @@ def match_files(pattern: str, filesystem: Any) -> list[str]:
     return paths
 
 
+def unify_files(dataset: Any, filter: Any) -> tuple[Any, Mapping[str, str], Mapping[str, str]]:
+    """The dataset with the columns of all files that can hold rows; what differs between them."""
+    try:
+        fragments = list(dataset.get_fragments(filter))
+    except pa.ArrowException:  # the filter may name a column that the first file does not have
+        fragments = list(dataset.get_fragments())
+
+    def read_schema(fragment: Any) -> pa.Schema:
+        with naming_file(fragment.path):
+            return fragment.physical_schema
+
+    with ThreadPoolExecutor(FOOTERS) as pool:
+        schemas = list(pool.map(read_schema, fragments))
+    folders = dataset.partitioning.schema if dataset.partitioning else pa.schema([])
+    paths = [fragment.path for fragment in fragments]
+    common = unify_schemas(dataset.schema.names, folders, paths, schemas)
+    united = ds.FileSystemDataset(fragments, common.schema, dataset.format, dataset.filesystem)
+    return united, common.promotions, common.conflicts
+
+
 def list_row_groups(dataset: Any, filter: Any) -> tuple[RowGroup, ...]:
     """Every row group that can hold rows; they are counted in the footer unless filtered."""
 
@@ -283,8 +344,12 @@ def list_row_groups(dataset: Any, filter: Any) -> tuple[RowGroup, ...]:
                 groups.append(RowGroup(part.path, group.id, int(n_rows), n_bytes, part))
             return groups
 
+    try:
+        fragments = list(dataset.get_fragments(filter))
+    except pa.ArrowException as error:
+        raise ParameterError(f"filter must be an expression of columns: {error}") from error
     with ThreadPoolExecutor(FOOTERS) as pool:
-        files = list(pool.map(row_groups, dataset.get_fragments(filter)))
+        files = list(pool.map(row_groups, fragments))
     groups = tuple(group for file in files for group in file if group.n_rows)
     if not groups:
         raise SourceError(str(dataset.files[:1]), "there are no rows")
@@ -300,12 +365,12 @@ def fingerprint(table: ParquetTable) -> dict[str, str]:
 
 
 @contextmanager
-def naming_file(path: str) -> Iterator[None]:
-    """Name the file in errors."""
+def naming_file(path: str, note: str = "") -> Iterator[None]:
+    """Name the file in errors, with a note at their end."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(path, str(error)) from error
+        raise SourceError(path, f"{error}{note}") from error
 
 
 def write_parquet(where: Any, blocks: Iterator[pa.Table]) -> int:

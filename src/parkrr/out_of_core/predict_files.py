@@ -177,6 +177,11 @@ class DigestingFile:
 def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
     """Refuse columns that are not there, or would be there twice."""
     for name in (*predictor.columns.names, *predictor.keys):
+        if name in table.conflicts:
+            raise ParameterError(
+                f"source must have one type for a column of fit or of keys, but {name!r} is "
+                f"{table.conflicts[name]}, and no type holds all of these"
+            )
         if name not in table.schema.names:
             raise ParameterError(
                 f"source must have the columns of fit and of keys, but {name!r} is not one of "
