@@ -169,6 +169,19 @@ def test_the_canonical_order_ignores_the_order_and_units_of_the_rows():
     assert canonical_order(one).tolist() == shuffled[canonical_order(two)].tolist()
 
 
+@pytest.mark.parametrize(
+    ("wild", "offset"), [(1e12, 0), (1e30, 0), (0, 1e13)], ids=["1e12", "1e30", "offset"]
+)
+def test_the_canonical_order_withstands_outliers_and_offsets(wild, offset):
+    X, _ = random_rows()
+    X[0] += wild
+    X, Y = X + offset, (X[:, :1] > 0).astype(float)
+    shuffled = np.random.default_rng(1).permutation(len(X))
+    one = ArraySource(torch.from_numpy(X), torch.from_numpy(Y))
+    two = ArraySource(torch.from_numpy(X[shuffled]), torch.from_numpy(Y[shuffled]))
+    assert canonical_order(one).tolist() == shuffled[canonical_order(two)].tolist()
+
+
 def test_the_same_rows_are_validation_rows_in_whatever_order():
     X, Y = random_rows()
     shuffled = np.random.default_rng(1).permutation(len(X))

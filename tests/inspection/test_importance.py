@@ -33,3 +33,15 @@ def test_a_feature_without_effect_has_no_importance():
     shares = importances(model.model_, torch.from_numpy(X))
     assert shares[1] > 0.99
     assert float(shares.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("wild", [1e4, 1e12, 1e30])
+@pytest.mark.parametrize("kernel", ["gaussian", "matern"])
+def test_a_wild_value_leaves_importances(kernel, wild):
+    X = np.random.default_rng(0).uniform(-1, 1, (400, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2
+    settings = {**PLAIN, "kernel": kernel, "metric": "standard", "random_state": 0, "n_cells": 1}
+    usual = ParKRegressor(**settings).fit(X, y).feature_importances_
+    X[0, 1] = wild
+    found = ParKRegressor(**settings).fit(X, y).feature_importances_
+    np.testing.assert_allclose(found, usual, atol=0.02)

@@ -7,6 +7,7 @@ from scipy.stats import norm, rankdata
 
 from parkrr.kernels.feature_map import (
     add_normal_scores,
+    center_features,
     count_below,
     matrix_root,
     pull_back,
@@ -30,6 +31,54 @@ def test_one_wild_value_does_not_blank_a_feature_out():
     X = normal_rows(1000, 1)
     X[0] = 1e9
     assert 0.8 < standardize_features(X)(X[1:], torch.float64).std() < 1.2
+
+
+WILD = [1e4, 1e12, 1e30, 1e300, -1e30]
+
+
+@pytest.mark.parametrize("n", [60, 1000])
+@pytest.mark.parametrize("wild", WILD)
+def test_a_wild_value_of_any_size_leaves_centre_and_spread(n, wild):
+    X = normal_rows(n, 1)
+    usual = standardize_features(X)
+    X[0] = wild
+    found = standardize_features(X)
+    torch.testing.assert_close(found.scale, usual.scale, rtol=0.1, atol=0)
+    torch.testing.assert_close(found.origin, usual.origin, rtol=0, atol=0.1)
+    torch.testing.assert_close(center_features(X).origin, usual.origin, rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e12, 1e13])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_offset_leaves_what_a_feature_tells(offset, dtype):
+    X = normal_rows(1000, 1)
+    expected = standardize_features(X)(X, dtype)
+    found = standardize_features(X + offset)(X + offset, dtype)
+    rounding = torch.finfo(torch.float64).eps * offset
+    torch.testing.assert_close(found, expected, rtol=0, atol=2 * rounding + 1e-6)
+
+
+def test_a_wild_value_leaves_the_spread_of_a_rare_flag():
+    X = torch.zeros(1000, 1, dtype=torch.float64)
+    X[:4] = 1
+    usual = standardize_features(X)(X, torch.float64)
+    X[4] = 1e30
+    rare = standardize_features(X)(X[:4], torch.float64)
+    assert (rare > 0.5).all()
+    assert (usual[:4] > 0.5).all()
+
+
+@pytest.mark.parametrize("value", [0.3, 1e13, 1e300])
+def test_rounding_of_a_constant_does_not_count(value):
+    X = torch.full((1000, 1), value, dtype=torch.float64)
+    X[::2] *= 1 + torch.finfo(torch.float64).eps
+    assert standardize_features(X).scale.item() == 0
+
+
+def test_values_from_end_to_end_of_float64_have_a_spread():
+    X = torch.linspace(-1, 1, 1000, dtype=torch.float64)[:, None] * 1.7e308
+    F = standardize_features(X)(X, torch.float64)
+    assert float(F.std()) == pytest.approx(1, abs=0.05)
 
 
 def test_a_constant_feature_is_left_out():

@@ -34,6 +34,20 @@ def test_gradients_of_a_model_are_those_by_finite_differences(kernel):
     torch.testing.assert_close(gradient_products(kernel, weights, Z, X), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("far", [1e4, 1e12, 1e17])
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+def test_a_centre_far_away_leaves_the_kernel_of_the_others(kernel, far, dtype):
+    X, Z = normal_rows(50, 3), normal_rows(200, 3, seed=1)
+    Z[7, 0] = far
+    K = kernel(X.to(dtype), Z.to(dtype)).double()
+    usual = torch.arange(200) != 7
+    torch.testing.assert_close(K[:, usual], kernel(X, Z[usual]), rtol=0, atol=2e-3)
+    assert (K[:, 7] < 1e-30).all()
+    itself = kernel(Z.to(dtype), Z.to(dtype)).double().diagonal()[usual]
+    torch.testing.assert_close(itself, torch.ones(199).double(), rtol=0, atol=1e-5)
+
+
 def test_a_slope_is_zero_where_rows_coincide():
     Z = normal_rows(4, 3)
     for kernel in RADIAL[1:3]:  # those with a peak

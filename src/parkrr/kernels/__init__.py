@@ -14,6 +14,7 @@ from parkrr.kernels.feature_map import (
     apply_matrix,
     center_features,
     matrix_root,
+    measure_features,
     pull_back,
     standardize_features,
 )

@@ -12,7 +12,10 @@ from torch import Tensor
 
 from parkrr.kernels.base import coordinate_limit
 
-CLIPPED = 0.005  # share of values at each end that does not count for a feature's spread
+CLIPPED = 0.005  # share of values at each end that counts for a feature's spread as the next one
+FEW_CLIPPED, FEW_ROWS = 3, 20  # so many values at least, if there are so many rows for each
+WILD = 30.0  # times the median of those that differ, a rare value counts for no more
+ROUNDING = 4 * torch.finfo(torch.float64).eps  # of a value: features that vary less are constant
 KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows
 ROWS_IN_CACHE = 2**14  # mapped at a time, so that a dozen passes over them stay in cache
 BINNED_ROWS, BINS = 1024, 1024  # rows from which the search for knots begins with a table
@@ -135,29 +138,45 @@ def apply_matrix(F: Tensor, matrix: Tensor) -> Tensor:
 
 def center_features(X: Tensor) -> FeatureMap:
     """The map that only shifts rows, from a sample X (n, d)."""
-    X = X.double()
-    size = X.abs().amax(0).clamp_min(1e-300)  # (d,)  or sums of values near 1e308 overflow
-    return FeatureMap(origin=(X / size).mean(0) * size)
+    origin, _ = measure_features(X)
+    return FeatureMap(origin)
 
 
 def standardize_features(X: Tensor) -> FeatureMap:
     """The map to zero mean and unit spread, from a sample X (n, d).
 
-    The spread is the standard deviation of values clipped at their 0.5 and 99.5 % quantiles,
-    so that a few wild values do not blank a feature out; where that is zero, of all values.
     A constant feature is left out: it is multiplied by zero.
     """
-    X = X.double()
-    size = X.abs().amax(0).clamp_min(1e-300)  # (d,)
-    ordered = (X / size).sort(0).values
+    return FeatureMap(*measure_features(X))
+
+
+def measure_features(X: Tensor) -> tuple[Tensor, Tensor]:
+    """The centre of each feature and one over its spread, shape (d,) each, from a sample X (n, d).
+
+    They are the mean and the standard deviation of values clipped at their 0.5 and 99.5 %
+    quantiles, or the three values at each end of 60 or more, so that a few wild values do not blank
+    a feature out. Where nearly all values are the same, those that differ are clipped at 30 times
+    their median. Values are measured from their median: squares of 1e13 leave no digit of a spread.
+    """
+    # Halves, because the difference of values near 1e308 would overflow.
+    ordered = X.double().sort(0).values / 2
     last = len(X) - 1
-    low, high = ordered[round(CLIPPED * last)], ordered[round((1 - CLIPPED) * last)]  # (d,)
-    clipped = ordered.clamp(low, high)
-    spread, whole = clipped.std(0, correction=0), ordered.std(0, correction=0)
-    spread = torch.where(spread > 1e-12, spread, whole)
-    varies = spread > 1e-12
-    scale = torch.where(varies, 1 / torch.where(varies, spread * size, 1.0), 0.0)
-    return FeatureMap(clipped.mean(0) * size, scale)
+    middle = ordered[last // 2]  # (d,)
+    D = ordered - middle
+    D = torch.where(D.abs() <= ROUNDING * middle.abs(), 0.0, D)
+    clipped = max(round(CLIPPED * last), min(FEW_CLIPPED, len(X) // FEW_ROWS))
+    low, high = D[clipped], D[last - clipped]
+    # The median of values that differ; NaN for a constant feature, which has no unit.
+    rare = WILD * torch.where(D == 0, torch.nan, D.abs()).nanmedian(0).values
+    mostly_same = (low == 0) & (high == 0)
+    low, high = torch.where(mostly_same, -rare, low), torch.where(mostly_same, rare, high)
+    unit = torch.maximum(low.abs(), high.abs()).nan_to_num(0.0)
+    varies = unit > 0
+    unit = torch.where(varies, unit, 1.0)
+    inner = D.clamp(low, high).nan_to_num(0.0) / unit  # in [-1, 1], so that squares stay finite
+    spread = unit * inner.std(0, correction=0)
+    scale = torch.where(varies, 0.5 / spread.clamp_min(1e-307), 0.0)
+    return 2 * (middle + unit * inner.mean(0)), scale
 
 
 def add_normal_scores(base: FeatureMap, X: Tensor) -> FeatureMap:

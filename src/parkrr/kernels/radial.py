@@ -16,6 +16,11 @@ from torch import Tensor
 from parkrr.errors import ParameterError
 from parkrr.kernels.base import InnerProductBlock, Kernel, KernelBlock, coordinate_limit
 
+ORIGIN_ROWS = 64  # among which the usual distance is looked for
+# Times the usual distance from the median: a mean further away than OFF is that of a few centres,
+# and those further than FAR do not decide what is zero for others.
+OFF, FAR = 10.0, 4.0
+
 
 class Radial(Kernel):
     """A kernel of the distance alone. K(x, x) = 1, so its cells are Euclidean Voronoi cells."""
@@ -85,15 +90,18 @@ class RadialBlock(KernelBlock):
         self.n_buffers = 2 if slope else kernel.n_buffers
         # |x|^2 + |z|^2 - 2xz cancels far from the origin: at |x| ~ 100 a float32 kernel was
         # off by 4e-3. Distances do not change under a shift, so shift first.
-        self.origin: Tensor = Z.mean(dim=0)  # (d,)
+        self.origin: Tensor
+        self.origin, radius = find_origin(Z)
         self.scale = math.sqrt(abs(c))
         Z = self.rescale(Z, self.origin)  # (m, d)
         sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
         self.farthest = math.sqrt(float(sq_norms.max()))
         if c > 0:
             # Distances that rounding cannot tell from zero become zero: the root would turn
-            # 1e-7 into 3e-4, and a row would not have kernel 1 with its own copy.
-            sq_norms -= 8 * torch.finfo(Z.dtype).eps * self.farthest**2
+            # 1e-7 into 3e-4, and a row would not have kernel 1 with its own copy. A centre far from
+            # all others is less exact, but does not make them so.
+            usual = min(self.farthest, FAR * radius * self.scale) ** 2
+            sq_norms -= 8 * torch.finfo(Z.dtype).eps * sq_norms.clamp(usual, self.farthest**2)
         fixed = torch.cat([-2 * Z.T, torch.ones_like(sq_norms).T, sq_norms.T])
         self.fixed = fixed.mul_(math.copysign(1.0, c))
 
@@ -121,6 +129,23 @@ class RadialBlock(KernelBlock):
         if self.slope:
             return self.kernel.derivative(buffers).mul_(2 * abs(self.kernel.coefficient))
         return self.kernel.profile(buffers, no_underflow)
+
+
+def find_origin(Z: Tensor) -> tuple[Tensor, float]:
+    """A point (d,) amid the rows Z (m, d), and a distance from it within which most of them are.
+
+    It is their mean, unless a few rows are so far away that the mean is nowhere near the others:
+    one value of 1e12 among 1,000 takes all digits of float32 from distances to a mean of 1e9.
+    """
+    mean = Z.mean(dim=0)
+    some = Z[:: max(1, len(Z) // ORIGIN_ROWS)]
+    median = some.median(dim=0).values  # (d,)
+    distances = torch.linalg.vector_norm((some - median).double(), dim=1)
+    radius = float(distances.kthvalue(max(1, 3 * len(some) // 4)).values)
+    if radius == 0:  # copies of one row: nothing shows what is far
+        return mean, math.inf
+    off = float(torch.linalg.vector_norm((mean - median).double()))
+    return (mean, radius) if off <= OFF * radius else (median, radius)
 
 
 @final

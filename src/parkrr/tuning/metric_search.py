@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource, validation_positions
-from parkrr.kernels import Radial
+from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
 from parkrr.tuning.log import Candidate, OpenChoices, TuningLog
@@ -43,6 +43,7 @@ MATRIX_COLUMNS = 100  # with more, only weights are learned
 SMALLEST_RIDGE = 1e-3  # to start from: below, slopes are flat
 FIRST_FACTORS, LAST_FACTORS = (2.0,), (math.sqrt(2.0),)  # between lengthscales
 LOSS = 1.005  # an error this much larger in float32, and the fit is in float64
+FAR = 1e3  # spreads at which a value counts as no further away in a descent
 FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the last
 
 
@@ -172,8 +173,7 @@ class MetricSearch:
             assert isinstance(candidate.kernel, Radial)
             name, scores = candidate.map_name, candidate.metric.knots is not None
             if name not in columns:
-                to_columns = partial(candidate.metric.columns, dtype=torch.float64)
-                columns[name] = rows.map(to_columns).load()
+                columns[name] = rows.map(partial(bounded_columns, candidate.metric)).load()
             X, ridge = columns[name].X, candidate.penalty * n
             weights = torch.ones(X.shape[1], dtype=torch.float64, device=X.device)
             shapes = {"diagonal": weights} if scores or not any_scores else {}
@@ -271,3 +271,12 @@ class MetricSearch:
         candidate = candidate._replace(kernel=kernel, error=best.error, penalty=penalty)
         self.log.note_candidate("comparison on cells", candidate, precision=str(dtype))
         return candidate
+
+
+def bounded_columns(metric: FeatureMap, X: Tensor) -> Tensor:
+    """The columns (n, e) that a matrix is learned for, without the wild values in rows X (n, d).
+
+    The slope at a row that is far from all others is zero, but rounding of a value of 1e30 made it
+    1e44, and that was the only feature of the average gradient outer product.
+    """
+    return metric.columns(X, torch.float64).clamp_(-FAR, FAR)
