@@ -12,6 +12,7 @@ SLOW = (
     "estimators/test_mlflow.py",
     "estimators/test_properties.py",
     "estimators/test_sklearn.py",
+    "estimators/test_target_encoding.py",
     "package/test_golden.py",
     "parkrr/estimators/base.py",
     "parkrr/estimators/classifier.py",

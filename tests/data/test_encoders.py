@@ -11,10 +11,12 @@ import pytest
 
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.data.encoders import (
+    FOLDS,
     ONE_HOT,
     SHRINK,
     TableEncoder,
     add_counts,
+    assign_folds,
     count_categories,
     learn_columns,
 )
@@ -23,7 +25,12 @@ from parkrr.errors import ParameterError
 
 def encoded(values, counts=None, kind=None):
     table = pa.table({"c": pa.array(values, type=kind)})
-    return learn_columns(table, counts or {}).encode(table)
+    return learn_columns(table, counts or {}).new_rows.encode(table)
+
+
+def count(values, Y, w=None):
+    """Counts of rows that are all in the first fold."""
+    return count_categories(values, Y, np.zeros(len(Y), dtype=int), w)
 
 
 def test_a_missing_value_is_filled_with_the_median_and_flagged():
@@ -58,7 +65,7 @@ def test_a_time_stamp_without_value_is_flagged():
 
 def test_few_categories_have_a_column_each_and_a_missing_value_is_one_of_them():
     values = ["a"] * 10 + ["b"] * 12 + [None] * 11
-    counted = count_categories(pa.chunked_array([values]), np.zeros((33, 1)))
+    counted = count(pa.chunked_array([values]), np.zeros((33, 1)))
     X = encoded(values, {"c": counted})
     np.testing.assert_array_equal(X.sum(0), [10, 12, 11])
     np.testing.assert_array_equal(X.sum(1), 1)
@@ -66,8 +73,8 @@ def test_few_categories_have_a_column_each_and_a_missing_value_is_one_of_them():
 
 def test_a_rare_or_unseen_category_is_none_of_the_others():
     values = ["a"] * 50 + ["rare"]
-    counted = count_categories(pa.chunked_array([values]), np.zeros((51, 1)))
-    columns = learn_columns(pa.table({"c": values}), {"c": counted})
+    counted = count(pa.chunked_array([values]), np.zeros((51, 1)))
+    columns = learn_columns(pa.table({"c": values}), {"c": counted}).new_rows
     np.testing.assert_array_equal(
         columns.encode(pa.table({"c": ["rare", "new", "a"]})), [[0], [0], [1]]
     )
@@ -76,22 +83,71 @@ def test_a_rare_or_unseen_category_is_none_of_the_others():
 def test_many_categories_become_shrunk_means_and_frequencies():
     names = [f"c{k}" for k in range(ONE_HOT + 1)]
     values, y = np.repeat(names, 40), np.repeat(np.arange(ONE_HOT + 1.0), 40)
-    counted = count_categories(pa.chunked_array([values]), y[:, None])
-    columns = learn_columns(pa.table({"c": values}), {"c": counted})
+    counted = count(pa.chunked_array([values]), y[:, None])
+    columns = learn_columns(pa.table({"c": values}), {"c": counted}).new_rows
     mean = y.mean()
     wanted = [(40 * 3 + SHRINK * mean) / (40 + SHRINK), np.log1p(40)]
     np.testing.assert_allclose(columns.encode(pa.table({"c": ["c3"]})), [wanted])
     np.testing.assert_allclose(columns.encode(pa.table({"c": ["new"]})), [[mean, 0]])
 
 
+def folded_rows():
+    """Rows of 30 categories with their folds, of which the last are validation rows."""
+    rng = np.random.default_rng(0)
+    values, fold = rng.integers(30, size=3000).astype(str), rng.integers(FOLDS + 1, size=3000)
+    return values, rng.normal(size=3000), fold
+
+
+def means_by_hand(values, y, others):
+    """The shrunk mean of each row's category over the other rows."""
+    mean = y[others].mean()
+    sums = {v: y[others & (values == v)].sum() for v in set(values)}
+    rows = {v: (others & (values == v)).sum() for v in set(values)}
+    return [(sums[v] + SHRINK * mean) / (rows[v] + SHRINK) for v in values]
+
+
+@pytest.mark.parametrize("k", range(FOLDS))
+def test_the_code_of_a_training_row_is_the_mean_over_other_folds(k):
+    values, y, fold = folded_rows()
+    table = pa.table({"c": values})
+    encoder = learn_columns(table, {"c": count_categories(table["c"], y[:, None], fold)})
+    codes, own = encoder.encode(table, fold)[:, 0], fold == k
+    wanted = np.array(means_by_hand(values, y, (fold != k) & (fold != FOLDS)))
+    np.testing.assert_allclose(codes[own], wanted[own])
+
+
+def test_the_code_of_a_validation_row_is_that_of_a_new_row_without_validation_rows():
+    values, y, fold = folded_rows()
+    table = pa.table({"c": values})
+    encoder = learn_columns(table, {"c": count_categories(table["c"], y[:, None], fold)})
+    codes, own = encoder.encode(table, fold)[:, 0], fold == FOLDS
+    np.testing.assert_allclose(codes[own], np.array(means_by_hand(values, y, fold != FOLDS))[own])
+
+
+def test_no_code_depends_on_the_target_of_a_validation_row():
+    values, y, fold = folded_rows()
+    table, other = pa.table({"c": values}), np.where(fold == FOLDS, 100.0, y)
+    one, two = (
+        learn_columns(table, {"c": count_categories(table["c"], target[:, None], fold)})
+        for target in (y, other)
+    )
+    np.testing.assert_array_equal(one.encode(table, fold), two.encode(table, fold))
+
+
+def test_a_fifth_of_the_rows_are_validation_rows_and_numbers_share_their_fold():
+    fold = assign_folds(np.arange(10_000), 0, 0.2)
+    assert np.mean(fold == FOLDS) == pytest.approx(0.2, abs=0.02)
+    np.testing.assert_allclose(np.bincount(fold) / 10_000, [0.16] * FOLDS + [0.2], atol=0.02)
+    np.testing.assert_array_equal(
+        assign_folds(np.repeat(np.arange(100), 3), 0, 0.2)[::3], fold[:100]
+    )
+
+
 def test_counts_of_parts_add_up_to_that_of_all():
     rng = np.random.default_rng(0)
     values, Y = rng.choice(["a", "b", None, "d"], 300), rng.normal(size=(300, 2))
-    whole = count_categories(pa.chunked_array([pa.array(values)]), Y)
-    parts = [
-        {"c": count_categories(pa.chunked_array([pa.array(values[k::3])]), Y[k::3])}
-        for k in range(3)
-    ]
+    whole = count(pa.chunked_array([pa.array(values)]), Y)
+    parts = [{"c": count(pa.chunked_array([pa.array(values[k::3])]), Y[k::3])} for k in range(3)]
     total = add_counts(parts)["c"]
     assert total.values == whole.values == ("a", "b", "d", None)
     np.testing.assert_allclose(total.sums, whole.sums)
@@ -101,8 +157,8 @@ def test_columns_survive_json():
     table = pa.table(
         {"n": [1.0, None], "t": [datetime(2020, 1, 1), datetime(2023, 5, 5, 5)], "c": ["a", "b"]}
     )
-    counted = {"c": count_categories(table["c"], np.ones((2, 1)))}
-    columns = learn_columns(table, counted)
+    counted = {"c": count(table["c"], np.ones((2, 1)))}
+    columns = learn_columns(table, counted).new_rows
     assert TableEncoder.from_plain(json.loads(json.dumps(columns.plain()))) == columns
 
 
@@ -112,10 +168,8 @@ def test_a_column_of_lists_is_refused_by_name():
 
 
 def test_weights_count_in_counts():
-    counted = count_categories(
-        pa.chunked_array([["a", "b"]]), np.array([[1.0], [5.0]]), np.array([2.0, 3.0])
-    )
-    np.testing.assert_array_equal(counted.sums, [[2, 2], [3, 15]])
+    counted = count(pa.chunked_array([["a", "b"]]), np.array([[1.0], [5.0]]), np.array([2.0, 3.0]))
+    np.testing.assert_array_equal(counted.sums.sum(1), [[2, 2], [3, 15]])
 
 
 def test_time_stamps_may_be_finer_than_microseconds():
@@ -125,8 +179,10 @@ def test_time_stamps_may_be_finer_than_microseconds():
 
 def test_categories_may_be_numbers():
     table = pa.table({"c": pa.array([7, 7, 8] * 10).dictionary_encode()})
-    counted = {"c": count_categories(table["c"], np.ones((30, 1)))}
-    np.testing.assert_array_equal(learn_columns(table, counted).encode(table).sum(0), [20, 10])
+    counted = {"c": count(table["c"], np.ones((30, 1)))}
+    np.testing.assert_array_equal(
+        learn_columns(table, counted).new_rows.encode(table).sum(0), [20, 10]
+    )
 
 
 def test_the_index_of_pandas_is_no_feature():

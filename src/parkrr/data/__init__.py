@@ -10,22 +10,27 @@ from parkrr.data.csv import (
 )
 from parkrr.data.encoded_table import (
     EncodedTable,
+    FoldedRows,
     encode_frame,
     learn_encoded_table,
     learn_frame_encoder,
     table_to_encode,
 )
 from parkrr.data.encoders import (
+    FOLDS,
     PERIODS,
     Category,
     ColumnEncoder,
     DateTime,
     Number,
     TableEncoder,
+    TrainingEncoder,
+    assign_folds,
     category_columns,
     is_category,
     largest_width,
 )
+from parkrr.data.holdout import Holdout
 from parkrr.data.parquet import (
     BLOCK_BYTES,
     ParquetTable,

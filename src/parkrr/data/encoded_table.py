@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +13,26 @@ import torch
 from numpy.typing import NDArray
 
 from parkrr.data.encoders import (
+    FOLDS,
     CategoryCounts,
     TableEncoder,
+    TrainingEncoder,
     add_counts,
     as_numbers,
+    assign_folds,
     category_columns,
     count_categories,
     learn_columns,
 )
-from parkrr.data.parquet import BLOCK_BYTES, SLICES, Draw, ParquetTable, rows_per_block
-from parkrr.data.rows import ArraySource, Block, as_tensor, is_frame, join_blocks
+from parkrr.data.parquet import BLOCK_BYTES, ROW_NUMBER, SLICES, Draw, ParquetTable, rows_per_block
+from parkrr.data.rows import (
+    VALIDATION_SHARE,
+    ArraySource,
+    Block,
+    as_tensor,
+    is_frame,
+    join_blocks,
+)
 from parkrr.data.targets import NO_TARGET, Target
 from parkrr.errors import ParameterError
 from parkrr.runtime import Engine, run_tasks
@@ -33,8 +43,10 @@ class EncodedTable:
     """The rows of a table as numbers, a block at a time."""
 
     table: ParquetTable
-    columns: TableEncoder  # of the features
+    columns: TableEncoder  # of the features of new rows
     target: Target
+    fold_codes: dict[str, NDArray[Any]] = field(default_factory=dict)  # of training rows
+    seed: int = 0  # of the folds
 
     @property
     def n_rows(self) -> int:
@@ -46,11 +58,21 @@ class EncodedTable:
 
     def blocks(self) -> Iterator[Block]:
         """All rows with a target and a positive weight, in order."""
+        for block, _ in self.folded_blocks():
+            yield block
+
+    def folded_blocks(self) -> "Iterator[FoldedBlock]":
+        """As `blocks`, with the fold of each row."""
         rows = rows_per_block(self.columns.width, BLOCK_BYTES)
-        for table in self.table.blocks(rows, self.table.columns):
+        for table in self.table.blocks(rows, self.names):
             yield self.encode(table)
 
-    def encode(self, table: pa.Table) -> Block:
+    @property
+    def names(self) -> list[str]:
+        """Columns that are read."""
+        return [*self.table.columns, *([ROW_NUMBER] if self.fold_codes else [])]
+
+    def encode(self, table: pa.Table) -> "FoldedBlock":
         """Rows of the table with a target and a positive weight, as numbers."""
         Y = self.target.encode(table)
         chosen = np.isfinite(Y).all(1)
@@ -65,41 +87,69 @@ class EncodedTable:
                 )
             chosen &= w > 0
         w = self.target.weigh(Y, w)
-        X = self.columns.encode(table)
+        fold = None
+        if self.fold_codes:
+            fold = assign_folds(table[ROW_NUMBER].to_numpy(), self.seed, VALIDATION_SHARE)
+            X = TrainingEncoder(self.columns, self.fold_codes).encode(table, fold)
+        else:
+            X = self.columns.encode(table)
         if not chosen.all():
             X, Y, w = X[chosen], Y[chosen], None if w is None else w[chosen]
-        return Block(as_tensor(X), as_tensor(Y), None if w is None else as_tensor(w))
+            fold = None if fold is None else fold[chosen]
+        block = Block(as_tensor(X), as_tensor(Y), None if w is None else as_tensor(w))
+        return FoldedBlock(block, fold)
 
-    def load(self, engine: Engine) -> ArraySource:
+    def load(self, engine: Engine) -> "FoldedRows":
         """All rows in memory."""
-        return join_nonempty(engine.map(read_slice, self.slices(SLICES)))
+        return join_folded(engine.map(read_slice, self.slices(SLICES)))
 
-    def sample(self, size: int, seed: int, engine: Engine) -> "tuple[ArraySource, float]":
+    def sample(self, size: int, seed: int, engine: Engine) -> "tuple[FoldedRows, float]":
         """About `size` rows in random order, and the share of rows drawn that had a target."""
         draws = self.table.sample(size, seed)
         bare = replace(self, table=replace(self.table, row_groups=()))
-        rows = join_nonempty(engine.map(partial(read_draw, bare), draws))
-        order = np.random.default_rng(seed).permutation(rows.n_rows)
+        rows, is_validation = join_folded(engine.map(partial(read_draw, bare), draws))
+        order = torch.from_numpy(np.random.default_rng(seed).permutation(rows.n_rows))
         share = rows.n_rows / sum(draw.count for draw in draws)
-        return ArraySource(*rows.block(torch.from_numpy(order))), share
+        shuffled = ArraySource(*rows.block(order))
+        return FoldedRows(shuffled, None if is_validation is None else is_validation[order]), share
 
 
-def read_slice(rows: EncodedTable) -> Block:
+class FoldedBlock(NamedTuple):
+    """A block of rows, and the fold of each where columns are encoded by targets, (b,)."""
+
+    block: Block
+    fold: NDArray[np.int8] | None
+
+
+class FoldedRows(NamedTuple):
+    """Rows in memory, and which are validation rows where columns are encoded by targets, (n,)."""
+
+    rows: ArraySource
+    is_validation: torch.Tensor | None
+
+
+def read_slice(rows: EncodedTable) -> FoldedBlock:
     """The rows of a slice as one block."""
-    return join_blocks(list(rows.blocks())).block(slice(None))
+    blocks = list(rows.folded_blocks())
+    folds = [fold for _, fold in blocks if fold is not None]
+    block = join_blocks([block for block, _ in blocks]).block(slice(None))
+    return FoldedBlock(block, np.concatenate(folds) if folds else None)
 
 
-def read_draw(rows: EncodedTable, draw: Draw) -> Block:
+def read_draw(rows: EncodedTable, draw: Draw) -> FoldedBlock:
     """The rows of a draw as numbers."""
-    return rows.encode(draw.read(rows.table.columns))
+    return rows.encode(draw.read(rows.names))
 
 
-def join_nonempty(blocks: Sequence[Block]) -> ArraySource:
+def join_folded(blocks: Sequence[FoldedBlock]) -> FoldedRows:
     """Blocks as one source, which must have rows."""
-    rows = join_blocks(blocks)
+    rows = join_blocks([block for block, _ in blocks])
     if not rows.n_rows:
         raise ParameterError(NO_TARGET)
-    return rows
+    folds = [fold for _, fold in blocks if fold is not None]
+    if not folds:
+        return FoldedRows(rows, None)
+    return FoldedRows(rows, torch.from_numpy(np.concatenate(folds) == FOLDS))
 
 
 def learn_encoded_table(
@@ -112,7 +162,7 @@ def learn_encoded_table(
     if names:
         parts = run_tasks(
             engine,
-            partial(count_slice, names, target),
+            partial(count_slice, names, target, seed),
             table.slices(SLICES),
             label="counting categories",
             unit="rows",
@@ -122,7 +172,8 @@ def learn_encoded_table(
         counts = add_counts(parts)
         if not counts:
             raise ParameterError(NO_TARGET)
-    return EncodedTable(table, learn_columns(pa.concat_tables(rows), counts), target)
+    columns, fold_codes = learn_columns(pa.concat_tables(rows), counts)
+    return EncodedTable(table, columns, target, fold_codes, seed)
 
 
 def read_features(names: Sequence[str], draw: Draw) -> pa.Table:
@@ -131,7 +182,7 @@ def read_features(names: Sequence[str], draw: Draw) -> pa.Table:
 
 
 def count_slice(
-    names: Sequence[str], target: Target, table: ParquetTable
+    names: Sequence[str], target: Target, seed: int, table: ParquetTable
 ) -> dict[str, CategoryCounts]:
     """The categories of a slice and the sums of their targets, over rows of positive weight."""
 
@@ -141,9 +192,11 @@ def count_slice(
         w = np.ones(len(Y)) if w is None else w
         chosen = np.isfinite(Y).all(1) & (w > 0)
         rows = block.filter(pa.array(chosen))
-        return {name: count_categories(rows[name], Y[chosen], w[chosen]) for name in names}
+        fold = assign_folds(rows[ROW_NUMBER].to_numpy(), seed, VALIDATION_SHARE)
+        return {name: count_categories(rows[name], Y[chosen], fold, w[chosen]) for name in names}
 
-    read = list(dict.fromkeys([*names, *target.names])) + ([table.weight] if table.weight else [])
+    read = list(dict.fromkeys([*names, *target.names, ROW_NUMBER]))
+    read += [table.weight] if table.weight else []
     return add_counts(map(count, table.blocks(rows_per_block(len(read) + 8, BLOCK_BYTES), read)))
 
 
@@ -178,10 +231,13 @@ def is_plain(values: pa.ChunkedArray) -> bool:
     return not values.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
-def learn_frame_encoder(table: pa.Table, Y: NDArray[Any], w: NDArray[Any] | None) -> TableEncoder:
-    """How to encode the columns of a frame, with targets Y (n, t) and weights (n,)."""
+def learn_frame_encoder(
+    table: pa.Table, Y: NDArray[Any], fold: NDArray[np.int8], w: NDArray[Any] | None
+) -> TrainingEncoder:
+    """How to encode the columns of a frame, with targets Y (n, t), folds and weights (n,)."""
     names = category_columns(table.schema, table.schema.names)
-    return learn_columns(table, {name: count_categories(table[name], Y, w) for name in names})
+    counts = {name: count_categories(table[name], Y, fold, w) for name in names}
+    return learn_columns(table, counts)
 
 
 def encode_frame(encoder: TableEncoder, X: Any) -> NDArray[Any]:

@@ -2,17 +2,22 @@
 
 How to encode a column is learned from a sample of rows, for categories from counts over all rows,
 and kept as plain data.
+
+Many categories are described by means of the target. The code of a training row must not know its
+own target, so rows are divided into folds: a row gets means over the other folds, a validation row
+means over all folds of training rows, and a new row means over all rows.
 """
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from parkrr.data.rows import mix_bits
 from parkrr.errors import ParameterError
 
 ONE_HOT = 20  # categories up to which each has a column of its own
@@ -20,6 +25,7 @@ RARE = 10  # rows below which a category has none
 SHRINK = 20.0  # rows with the overall mean that are added to those of a category
 MOST_CATEGORIES = 100_000  # kept of one column, the most frequent
 MOST_MEANS = 10  # outputs whose means describe a category
+FOLDS = 5  # of training rows; validation rows are one more
 DAY = 86_400.0
 PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
 
@@ -97,11 +103,21 @@ class Category:
     def width(self) -> int:
         return len(self.other)
 
+    @property
+    def by_target(self) -> bool:
+        """Whether codes are means of targets and not a column for each category."""
+        return bool(self.values) and not np.array_equal(self.codes, np.eye(len(self.values)))
+
     def encode(self, values: pa.ChunkedArray) -> Array:
-        index = pc.index_in(as_strings(values), value_set=pa.array(self.values, pa.string()))
         codes = np.array([*self.codes, self.other], dtype=np.float64)
-        encoded: Array = codes[index.fill_null(len(self.values)).to_numpy()]
+        encoded: Array = codes[self.indices(values)]
         return encoded
+
+    def indices(self, values: pa.ChunkedArray) -> NDArray[np.int64]:
+        """The number of the category of each row, (n,); one more for all others."""
+        index = pc.index_in(as_strings(values), value_set=pa.array(self.values, pa.string()))
+        numbers: NDArray[np.int64] = index.fill_null(len(self.values)).to_numpy()
+        return numbers
 
 
 ColumnEncoder = Number | DateTime | Category
@@ -128,6 +144,11 @@ class TableEncoder:
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    @property
+    def by_target(self) -> list[str]:
+        """Columns that are encoded by means of targets."""
+        return [c.name for c in self.columns if isinstance(c, Category) and c.by_target]
 
     @property
     def owners(self) -> list[int]:
@@ -171,31 +192,65 @@ class TableEncoder:
         return cls(tuple(columns))
 
 
+class TrainingEncoder(NamedTuple):
+    """Encodes training and validation rows, whose codes do not know their own targets."""
+
+    new_rows: TableEncoder
+    fold_codes: dict[str, Array]  # of columns encoded by targets, (folds + 1, k + 1, width)
+
+    def encode(self, table: pa.Table, fold: NDArray[np.integer[Any]]) -> Array:
+        """Rows of folds (n,) as numbers, shape (n, width)."""
+        X, start = self.new_rows.encode(table), 0
+        for column in self.new_rows.columns:
+            stop = start + column.width
+            if column.name in self.fold_codes and isinstance(column, Category):
+                codes = self.fold_codes[column.name]
+                X[:, start:stop] = codes[fold, column.indices(table[column.name])]
+            start = stop
+        return X
+
+
+def assign_folds(
+    numbers: NDArray[np.integer[Any]], seed: int, validation_share: float
+) -> NDArray[np.int8]:
+    """The fold of each row from its number, (n,): `FOLDS` of training rows, then validation rows.
+
+    Rows with the same number, such as that of their group, are in the same fold.
+    """
+    mixed = mix_bits(numbers.astype(np.uint64) + mix_bits(np.array([seed], dtype=np.uint64)))
+    share = (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
+    folds = (mixed % np.uint64(FOLDS)).astype(np.int8)
+    return np.where(share < validation_share, FOLDS, folds).astype(np.int8)
+
+
 @dataclass(frozen=True)
 class CategoryCounts:
     """Rows and sums of targets of every category of one column, which tasks add up."""
 
     values: tuple[str | None, ...]  # the categories, sorted, None last
-    sums: Array  # rows and the sum of each target, (k, 1 + t)
+    sums: Array  # rows and the sum of each target, of each fold, (k, folds + 1, 1 + t)
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
         total: dict[str | None, Array] = dict(zip(self.values, self.sums, strict=True))
         for value, sums in zip(other.values, other.sums, strict=True):
             total[value] = total[value] + sums if value in total else sums
-        frequent = sorted(total, key=lambda value: -total[value][0])[:MOST_CATEGORIES]
+        frequent = sorted(total, key=lambda value: -total[value][:, 0].sum())[:MOST_CATEGORIES]
         frequent.sort(key=lambda value: (value is None, value))
         return CategoryCounts(tuple(frequent), np.stack([total[value] for value in frequent]))
 
 
-def count_categories(values: pa.ChunkedArray, Y: Array, w: Array | None = None) -> CategoryCounts:
-    """The categories of some rows, with targets Y (n, t) and weights (n,)."""
+def count_categories(
+    values: pa.ChunkedArray, Y: Array, fold: NDArray[np.integer[Any]], w: Array | None = None
+) -> CategoryCounts:
+    """The categories of some rows, with targets Y (n, t), folds (n,) and weights (n,)."""
     w = np.ones(len(Y)) if w is None else w
     coded = pc.dictionary_encode(as_strings(values), null_encoding="encode").combine_chunks()
-    index = coded.indices.to_numpy(zero_copy_only=False)
     names = coded.dictionary.to_pylist()
-    columns = [np.bincount(index, weights=y, minlength=len(names)) for y in (w, *(w * Y.T))]
+    index = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64) * (FOLDS + 1) + fold
+    size = len(names) * (FOLDS + 1)
+    columns = [np.bincount(index, weights=y, minlength=size) for y in (w, *(w * Y.T))]
     order = sorted(range(len(names)), key=lambda k: (names[k] is None, names[k]))
-    sums = np.stack(columns, 1).astype(np.float64)
+    sums = np.stack(columns, 1).astype(np.float64).reshape(len(names), FOLDS + 1, -1)
     return CategoryCounts(tuple(names[k] for k in order), sums[order])
 
 
@@ -209,12 +264,16 @@ def add_counts(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, Category
     return total
 
 
-def learn_columns(sample: pa.Table, counts: dict[str, CategoryCounts]) -> TableEncoder:
+def learn_columns(sample: pa.Table, counts: dict[str, CategoryCounts]) -> TrainingEncoder:
     """How to encode the columns of a sample, categories by their counts over all rows."""
     columns: list[ColumnEncoder] = []
+    fold_codes = {}
     for name, values in zip(sample.schema.names, sample.columns, strict=True):
         if name in counts:
-            columns.append(learn_category(name, counts[name]))
+            category, codes = learn_category(name, counts[name])
+            columns.append(category)
+            if codes is not None:
+                fold_codes[name] = codes
         elif is_datetime(values.type):
             columns.append(learn_datetime(name, values))
         else:
@@ -222,7 +281,7 @@ def learn_columns(sample: pa.Table, counts: dict[str, CategoryCounts]) -> TableE
             known = np.isfinite(x)
             fill = float(np.median(x[known])) if known.any() else 0.0
             columns.append(Number(name, fill, bool(known.any() and not known.all())))
-    return TableEncoder(tuple(columns))
+    return TrainingEncoder(TableEncoder(tuple(columns)), fold_codes)
 
 
 def learn_datetime(name: str, values: pa.ChunkedArray) -> DateTime:
@@ -240,23 +299,34 @@ def learn_datetime(name: str, values: pa.ChunkedArray) -> DateTime:
     return DateTime(name, float(np.median(known)), flagged, not time_only, tuple(periods))
 
 
-def learn_category(name: str, counts: CategoryCounts) -> Category:
-    """A column each for few categories, means of the targets for many."""
-    rows, sums = counts.sums[:, 0], counts.sums[:, 1:]
-    if len(rows) <= ONE_HOT:
-        frequent = rows >= min(RARE, rows.max())
-        codes, other = np.eye(int(frequent.sum())), (0.0,) * int(frequent.sum())
-    else:
-        frequent = rows >= RARE
-        mean = sums.sum(0) / rows.sum()  # (t,)
-        means = (sums + SHRINK * mean) / (rows[:, None] + SHRINK)
-        if sums.shape[1] > MOST_MEANS:
-            means, mean = means[:, :0], mean[:0]
-        codes = np.column_stack([means, np.log1p(rows)])[frequent]
-        rare = 0.0 if frequent.all() else rows[~frequent].mean()
-        other = (*mean.tolist(), float(np.log1p(rare)))
+def learn_category(name: str, counts: CategoryCounts) -> tuple[Category, Array | None]:
+    """A column each for few categories, means of the targets for many.
+
+    Also returns the codes by fold, (folds + 1, k + 1, width), if there are means.
+    """
+    rows = counts.sums[:, :, 0].sum(1)  # (k,)
+    few, t = len(rows) <= ONE_HOT, counts.sums.shape[2] - 1
+    frequent = rows >= (min(RARE, rows.max()) if few else RARE)
     values = tuple(value for value, keep in zip(counts.values, frequent, strict=True) if keep)
-    return Category(name, values, tuple(map(tuple, codes.tolist())), other)
+    if few:
+        one_hot, none = np.eye(len(values)), (0.0,) * len(values)
+        return Category(name, values, tuple(map(tuple, one_hot.tolist())), none), None
+    rare = 0.0 if frequent.all() else rows[~frequent].mean()
+    sizes = np.log1p([*rows[frequent], rare])  # (k + 1,)  of no target, so of all rows
+
+    def with_means(sums: Array) -> Array:
+        """Codes (k + 1, width) from rows and sums of targets (k, 1 + t)."""
+        if t > MOST_MEANS:
+            return sizes[:, None]
+        mean = sums[:, 1:].sum(0) / max(sums[:, 0].sum(), 1e-300)  # (t,)
+        means = (sums[:, 1:] + SHRINK * mean) / (sums[:, :1] + SHRINK)
+        return np.column_stack([np.vstack([means[frequent], mean]), sizes])
+
+    *codes, other = with_means(counts.sums.sum(1)).tolist()
+    category = Category(name, values, tuple(map(tuple, codes)), tuple(other))
+    training = counts.sums[:, :FOLDS]
+    others = [training.sum(1) - training[:, k] for k in range(FOLDS)]
+    return category, np.stack([*map(with_means, others), with_means(training.sum(1))])
 
 
 def is_category(kind: pa.DataType) -> bool:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ FOOTERS = 16  # read at once: each is a round trip on an object store
 SAMPLED_GROUPS = 200
 SAMPLED_SHARE = 4  # more row groups if those hold fewer than four times the rows of the sample
 WARNED = 5  # columns that a warning names
+ROW_NUMBER = "__row_number"  # a column that every row group can be read with
 PANDAS_INDEX = "__index_level_"  # how pandas names a column that is only its row numbers
 
 
@@ -49,6 +50,7 @@ class RowGroup:
     n_rows: int
     n_bytes: int  # decoded
     fragment: Any = field(repr=False, compare=False)
+    first: int = 0  # number of its first row among all rows of the table
 
 
 @dataclass(frozen=True)
@@ -114,12 +116,16 @@ class ParquetTable:
         """These columns of one row group."""
         note = "; ".join(f"{k!r} is {self.promotions[k]}" for k in columns if k in self.promotions)
         with naming_file(group.path, note and f"; {note}. Write the files with one schema."):
+            names = [name for name in columns if name != ROW_NUMBER]
             table = group.fragment.to_table(
-                schema=self.schema, columns=list(columns), filter=self.filter, use_threads=False
+                schema=self.schema, columns=names, filter=self.filter, use_threads=False
             )
             for column in table.columns:
                 if not pa.types.is_primitive(column.type):
                     column.validate(full=True)  # strings that are not UTF-8
+            if ROW_NUMBER in columns:
+                numbers = np.arange(group.first, group.first + len(table))
+                table = table.append_column(ROW_NUMBER, pa.array(numbers))
             return table
 
     def sample(self, size: int, seed: int) -> "list[Draw]":
@@ -350,10 +356,11 @@ def list_row_groups(dataset: Any, filter: Any) -> tuple[RowGroup, ...]:
         raise ParameterError(f"filter must be an expression of columns: {error}") from error
     with ThreadPoolExecutor(FOOTERS) as pool:
         files = list(pool.map(row_groups, fragments))
-    groups = tuple(group for file in files for group in file if group.n_rows)
+    groups = [group for file in files for group in file if group.n_rows]
+    firsts = accumulate([0, *(group.n_rows for group in groups)])
     if not groups:
         raise SourceError(str(dataset.files[:1]), "there are no rows")
-    return groups
+    return tuple(replace(group, first=k) for group, k in zip(groups, firsts, strict=False))
 
 
 def fingerprint(table: ParquetTable) -> dict[str, str]:

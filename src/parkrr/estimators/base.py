@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -18,12 +19,17 @@ from torch import Tensor
 
 from parkrr.data import (
     FEW_ROWS,
+    FOLDS,
+    VALIDATION_SHARE,
     ArraySource,
     Block,
+    Holdout,
     ParquetTable,
     TableEncoder,
+    TrainingEncoder,
     as_source,
     as_tensor,
+    assign_folds,
     check_weights,
     encode_frame,
     is_frame,
@@ -219,7 +225,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         head = (X if table is None else table)[:PLAN_ROWS]
         Y = np.zeros((len(head), self._n_outputs(y)))
         if table is not None:
-            head = learn_frame_encoder(head, Y, None).encode(head)
+            fold = np.zeros(len(head), dtype=np.int8)
+            head = learn_frame_encoder(head, Y, fold, None).new_rows.encode(head)
         return plan_rows(params, ArraySource(as_tensor(head), as_tensor(Y)), n, features)
 
     def forget(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
@@ -249,7 +256,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If the estimator is not fitted.
         ParameterError
-            If the fit kept no statistics (see `keep_statistics`), or a row was never learned, is
+            If the fit kept no statistics (see `keep_statistics`), or a column has so many
+            categories that it is encoded by targets, or a row was never learned, is
             forgotten already, or has less weight left than is to be forgotten. Of more than
             4 million rows, or 65,536 with ``keep_statistics="auto"``, it is only checked that
             the statistics of each cell remain those of some rows.
@@ -265,6 +273,13 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         >>> round(float(model.forget(X[:10], y[:10]).predict([[0.1]])[0]), 1)
         0.1
         """
+        check_is_fitted(self)
+        by_target = [] if self.columns_ is None else self.columns_.by_target
+        if by_target:
+            raise ParameterError(
+                f"X must not hold columns of many categories, but {by_target} are encoded by their "
+                f"targets, of which no single row can be taken back; fit again without the rows"
+            )
         self._update(X, y, sample_weight, forget=True)
         return self
 
@@ -530,17 +545,23 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             else:
                 self.one_output_ = len(X.target) == 1
         else:
-            columns = None
+            columns, fold, seed = None, None, as_seed(self.random_state)
             # A frame of numbers without missing values is read as an array.
             table = table_to_encode(X) if is_frame(X) else None
             if table is not None:
-                columns = self._learn_columns(table, y, sample_weight)
-                X = columns.encode(table)
+                share = VALIDATION_SHARE if len(table) >= FEW_ROWS else 0.0
+                fold = assign_folds(np.arange(len(table)), seed, share)
+                encoder = self._learn_columns(table, y, sample_weight, fold)
+                columns, X = encoder.new_rows, encoder.encode(table, fold)
+                fold = fold if encoder.fold_codes and share else None
             X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
             rows = as_source(X, Y, w)
-            if self.device != "cpu":
-                rows = move_to_device(rows, check_device(self.device))
-            outcome = fit_rows(rows, params, as_seed(self.random_state), columns)
+            holdout = None
+            if fold is not None:  # codes were made without the targets of these rows
+                held = fold == FOLDS
+                held = held if w is None else held[check_weights(w, len(held)) > 0]
+                holdout = Holdout(torch.from_numpy(held))
+            outcome = fit_rows(self._move(rows), params, seed, columns, holdout)
         self._keep(outcome)
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
@@ -555,8 +576,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             self.seconds_["statistics"] = time.perf_counter() - start
         return self
 
-    def _learn_columns(self, table: Any, y: Any, sample_weight: Any) -> TableEncoder:
-        """Learn how the columns of an Arrow table become numbers."""
+    def _move(self, rows: ArraySource) -> ArraySource:
+        """Rows on the device of the fit."""
+        return rows if self.device == "cpu" else move_to_device(rows, check_device(self.device))
+
+    def _learn_columns(
+        self, table: Any, y: Any, sample_weight: Any, fold: NDArray[np.int8]
+    ) -> TrainingEncoder:
+        """Learn how the columns of an Arrow table, with folds (n,), become numbers."""
         n = len(table)
         w = None if sample_weight is None else check_weights(sample_weight, n)
         if w is not None:  # only ratios matter, and a sum of weights of 1e308 is infinite
@@ -566,7 +593,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             Y = self._code_targets(y)
         if Y.shape[:1] != (n,):
             raise ParameterError(f"y must have one entry for each of {n} rows, got {Y.shape}")
-        return learn_frame_encoder(table, Y.reshape(n, -1), w)
+        return learn_frame_encoder(table, Y.reshape(n, -1), fold, w)
 
     def _keep(self, outcome: FitOutcome) -> None:
         """Set the attributes of a fitted estimator."""
@@ -685,16 +712,22 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
 
 
 def fit_rows(
-    rows: ArraySource, params: dict[str, Any], seed: int, columns: TableEncoder | None = None
+    rows: ArraySource,
+    params: dict[str, Any],
+    seed: int,
+    columns: TableEncoder | None = None,
+    holdout: Holdout | None = None,
 ) -> FitOutcome:
-    """Fit rows in memory."""
+    """Fit rows in memory; a holdout says which of them are validation rows."""
     # Of few rows each is left out in turn: with all its copies, or it would predict itself.
     given = rows
-    rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
+    few = rows.n_rows < FEW_ROWS and holdout is None
+    rows = merge_copies(rows) if few else rows
+    holdout = holdout and holdout.to(rows.X.device)
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
-    settings, log = tune_settings(params, settings, choices, rows)
-    result = fit_park(settings, rows)
+    settings, log = tune_settings(params, settings, choices, rows, holdout)
+    result = fit_park(settings, rows, holdout)
     return FitOutcome(
         result=result,
         settings=settings,
@@ -721,10 +754,13 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
             classes=fit.rows.target.classes,
         )
     rows = learn_table(table, params, seed, classify)
-    loaded = move_to_device(
-        rows.load(as_engine(params["engine"]).local), check_device(params["device"])
-    )
-    outcome = fit_rows(loaded, subtract_memory(params, process_bytes()), seed, rows.columns)
+    loaded, is_validation = rows.load(as_engine(params["engine"]).local)
+    loaded = move_to_device(loaded, check_device(params["device"]))
+    holdout = None
+    if is_validation is not None and loaded.n_rows >= FEW_ROWS:
+        holdout = Holdout(is_validation)
+    params = subtract_memory(params, process_bytes())
+    outcome = fit_rows(loaded, params, seed, rows.columns, holdout)
     return outcome._replace(classes=rows.target.classes)
 
 

@@ -21,8 +21,10 @@ from torch import Tensor
 
 from parkrr.data import (
     VALIDATION_SHARE,
+    ArraySource,
     Block,
     EncodedTable,
+    Holdout,
     ParquetTable,
     TableEncoder,
     Target,
@@ -52,6 +54,7 @@ SAMPLE_ROWS = 2000  # that are kept, for importances
 JOB_VERSION = 4
 ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were on, or damaged
 UNFITTED = "unfitted.park"
+CODES = "codes."  # of columns by fold, in that file
 # What may change between two runs of one job.
 FREE = ("engine", "progress", "checkpoint", "device")
 
@@ -147,7 +150,8 @@ class PassSettings(NamedTuple):
         }
         X, Y, w = self.unfitted.left_out
         left_out = {"X": X, "Y": Y} | ({} if w is None else {"w": w})
-        write_model(path, self.unfitted.model, facts, left_out)
+        codes = {CODES + name: torch.from_numpy(c) for name, c in self.rows.fold_codes.items()}
+        write_model(path, self.unfitted.model, facts, left_out | codes)
 
     @classmethod
     def read(cls, path: Path, table: ParquetTable, params: dict[str, Any]) -> "PassSettings":
@@ -156,7 +160,11 @@ class PassSettings(NamedTuple):
         named = (facts[name] for name in ("classes", "class_weights"))
         labels = (None if values is None else np.array(values) for values in named)
         rows = EncodedTable(
-            table, TableEncoder.from_plain(facts["columns"]), Target(table.target, *labels)
+            table,
+            TableEncoder.from_plain(facts["columns"]),
+            Target(table.target, *labels),
+            {k.removeprefix(CODES): c.numpy() for k, c in left_out.items() if k.startswith(CODES)},
+            facts["seed"],
         )
         sizes = DiskPlan(**facts["sizes"])
         choices = open_choices(params, rows.n_rows, rows.columns.width)
@@ -187,13 +195,22 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     engine = as_engine(params["engine"])
     sizes = sizes_on_disk(rows, params, engine)
     n_drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
-    sample, share_kept = rows.sample(n_drawn, seed, engine)
-    sample = move_to_device(sample, own_device(params))
+    (sample, is_validation), share_kept = rows.sample(n_drawn, seed, engine)
     n_left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
+    holdout = None
+    if is_validation is not None:
+        # No code knows the targets of these rows: half of them, the last, are left out, the others
+        # compare candidates.
+        n_left_out = min(n_left_out, max(1, int(is_validation.sum()) // 2))
+        order = torch.cat([(~is_validation).nonzero()[:, 0], is_validation.nonzero()[:, 0]])
+        sample, n_seen = ArraySource(*sample.block(order)), sample.n_rows - n_left_out
+        holdout = Holdout(is_validation[order][:n_seen])
+    sample = move_to_device(sample, own_device(params))
     seen = sample.rows(slice(0, sample.n_rows - n_left_out))
+    holdout = holdout and holdout.to(sample.X.device)
     choices = open_choices(params, seen.n_rows, seen.X.shape[1])
     settings = build_settings(params, choices, sizes, rows.n_rows, seed)
-    settings, log = tune_settings(params, settings, choices, seen)
+    settings, log = tune_settings(params, settings, choices, seen, holdout)
     unfitted = prepare_model(settings, sample, n_left_out)
     if choices.penalty:  # lambda n stays the same as rows are added
         penalty = settings.penalty * seen.n_rows / (share_kept * rows.n_rows)

@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import FEW_ROWS, ArraySource, CellRows, draw_indices, select_validation_rows
+from parkrr.data import (
+    FEW_ROWS,
+    ArraySource,
+    CellRows,
+    Holdout,
+    draw_indices,
+    select_validation_rows,
+)
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap, Kernel, Radial, center_features, standardize_features
 from parkrr.park.cells import (
@@ -122,13 +129,17 @@ class FitResult(NamedTuple):
     left_out: LeaveOneOutRows
 
 
-def fit_park(settings: FitSettings, rows: ArraySource) -> FitResult:
+def fit_park(settings: FitSettings, rows: ArraySource, holdout: Holdout | None = None) -> FitResult:
     """Algorithm 1 on rows in memory.
 
-    Validation rows, or all if they are few, get leave-one-out predictions.
+    Validation rows get leave-one-out predictions: those of the holdout, or rows drawn at random,
+    or all if they are few.
     """
     start = time.perf_counter()
-    validation = select_validation_rows(rows, settings.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
+    if holdout is None:
+        validation = select_validation_rows(rows, settings.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
+    else:
+        validation = holdout.is_validation
     rows, model, scale = prepare_rows(settings, rows, validation)
 
     C = select_centroids(settings, rows, settings.seeds.centroids)  # (Q, e)  line 2

@@ -156,7 +156,7 @@ def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed
     now, start = process_bytes(), time.perf_counter()
     encoded = learn_table(first, {**params, "progress": False}, seed, classify)
     engine = as_engine(params["engine"])
-    rows = encoded.load(engine.local)
+    rows, _ = encoded.load(engine.local)
     row_seconds = (time.perf_counter() - start) / max(1, first.n_rows)
     n, d, t = table.n_rows, rows.X.shape[1], rows.n_outputs
     table_bytes = float(sum(group.n_bytes for group in table.row_groups))

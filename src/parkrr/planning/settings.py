@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from parkrr.data import FEW_ROWS, ArraySource, draw_indices
+from parkrr.data import FEW_ROWS, ArraySource, Holdout, draw_indices
 from parkrr.errors import (
     ParameterError,
     check_bool,
@@ -124,7 +124,11 @@ def build_settings(
 
 
 def tune_settings(
-    params: dict[str, Any], settings: FitSettings, choices: OpenChoices, rows: ArraySource
+    params: dict[str, Any],
+    settings: FitSettings,
+    choices: OpenChoices,
+    rows: ArraySource,
+    holdout: Holdout | None = None,
 ) -> tuple[FitSettings, TuningLog]:
     """The settings with every choice made on these rows, here and not on a cluster."""
     if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
@@ -132,7 +136,7 @@ def tune_settings(
     here = replace(settings, engine=settings.engine.local, shown=False)
     timed = not is_auto(params["time_budget"])
     with progress("choosing", N_STEPS, "steps", settings.shown) as tick:
-        tuned, log = tune(here, choices, rows, tuning_seconds(params), tick, timed)
+        tuned, log = tune(here, choices, rows, tuning_seconds(params), tick, timed, holdout)
     release_memory()  # what tuning took, before cells take theirs
     return replace(tuned, engine=settings.engine, shown=settings.shown), log
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, validation_positions
+from parkrr.data import ArraySource, Holdout, validation_positions
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
@@ -113,10 +113,13 @@ class MetricSearch:
     log: TuningLog
     seconds: float  # of the reference machine, from which steps of descents are counted
     deadline: float  # of `time.perf_counter`, when descents stop; comparisons still run
+    holdout: Holdout | None = None
 
     @cached_property
     def is_validation(self) -> Tensor:
         """Whether each row is a validation row, shape (n,)."""
+        if self.holdout is not None:
+            return self.holdout.is_validation
         places = validation_positions(self.rows.n_rows, self.settings.seed)
         return places.to(self.rows.X.device)
 

@@ -19,7 +19,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from parkrr.data import FEW_ROWS, ArraySource, canonical_order, merge_copies
+from parkrr.data import FEW_ROWS, ArraySource, Holdout, canonical_order, merge_copies
 from parkrr.kernels import FeatureMap, add_normal_scores
 from parkrr.park import METRIC_ROWS, FitSettings, make_feature_map, scale_target
 from parkrr.runtime import Tick
@@ -40,6 +40,7 @@ def tune(
     seconds: float,
     tick: Tick,
     timed: bool = False,
+    holdout: Holdout | None = None,
 ) -> tuple[FitSettings, TuningLog]:
     """The settings with every choice made on these rows, and what was compared.
 
@@ -59,20 +60,27 @@ def tune(
     timed
         Whether descents also stop when these seconds have passed since the start; comparisons and
         the blend trial still run.
+    holdout
+        Which rows are validation rows; None draws them at random.
     """
     log = TuningLog(tick=tick)
     seeds = np.random.SeedSequence([settings.seed, 1]).generate_state(3).tolist()
     # Few rows are left out in turn: with all their copies, or each would predict itself.
-    rows = merge_copies(rows) if rows.n_rows < FEW_ROWS else rows
-    rows = ArraySource(*rows.block(canonical_order(rows)))
+    few = rows.n_rows < FEW_ROWS and holdout is None
+    rows = merge_copies(rows) if few else rows
+    order = canonical_order(rows)
+    rows = ArraySource(*rows.block(order))
+    holdout = holdout and holdout.take(order)
     rows, _, _ = scale_target(rows, settings.fit_intercept, settings.dtype)
     deadline = time.perf_counter() + seconds if timed else math.inf
 
-    candidates = search_sample(settings, choices, rows, seeds, log)
+    candidates = search_sample(settings, choices, rows, seeds, log, holdout)
     log.finish_step("sample search")
     best, dtype = candidates[0], settings.dtype
-    if rows.n_rows >= FEW_ROWS or choices.learn_metric:  # else the sample was all rows
-        search = MetricSearch(settings, choices, rows, candidates, seeds[2], log, seconds, deadline)
+    if not few or choices.learn_metric:  # else the sample was all rows
+        search = MetricSearch(
+            settings, choices, rows, candidates, seeds[2], log, seconds, deadline, holdout
+        )
         best, dtype = search.run()
     log.finish_step("metric search")
     kernel, metric, penalty = best.kernel, best.metric, best.penalty
@@ -88,16 +96,21 @@ def search_sample(
     rows: ArraySource,
     seeds: list[int],
     log: TuningLog,
+    holdout: Holdout | None = None,
 ) -> list[Candidate]:
     """Each kernel family behind each map to start from, the least error first."""
     order = np.random.default_rng(seeds[0]).permutation(rows.n_rows)[:SAMPLE_ROWS]
     index = torch.from_numpy(order).to(rows.X.device)
-    few = rows.n_rows < FEW_ROWS
+    few = rows.n_rows < FEW_ROWS and holdout is None
     cut = 0 if few else len(index) // 4
+    train, validation = index[cut:], index[:cut]
+    if holdout is not None:
+        validates = holdout.is_validation[index]
+        train, validation = index[~validates], index[validates]
     given = torch.tensor([settings.penalty], dtype=torch.float64)
     search = SampleSearch(
-        train=ArraySource(*rows.block(index[cut:])),
-        validation=None if few else ArraySource(*rows.block(index[:cut])),
+        train=ArraySource(*rows.block(train)),
+        validation=None if few else ArraySource(*rows.block(validation)),
         n_centers=FEW_ROWS if few else SAMPLE_CENTERS,
         dtype=settings.dtype,
         penalties=PENALTIES if choices.penalty else given,
