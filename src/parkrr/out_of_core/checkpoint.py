@@ -9,6 +9,8 @@ they never count, whatever has happened to the file that names the job the folde
 
 import hashlib
 import json
+import shutil
+import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -204,12 +206,14 @@ class Checkpoint:
             raise ResultError(f"{path!r} is damaged; the same call makes it again")
         return numbers
 
+    @contextmanager
     def make_once(
         self, name: str, make: Callable[[], Made], write: Callable[[Path, Made], None]
-    ) -> "Checkpoint":
+    ) -> "Iterator[tuple[Checkpoint, Path]]":
         """Make a file and mark it, unless it is there and undamaged; `write` publishes at once.
 
-        Returns the same folder, where only results that build on that file count.
+        Yields the same folder, where only results that build on that file count, and the path of a
+        copy: what is mapped from it cannot change while the context lasts.
         """
         marker_name = f"{name}.json"
         there = {name, marker_name} <= self.place.names()
@@ -221,7 +225,13 @@ class Checkpoint:
             self.mark(marker_name, digest, {})
         else:
             digest = marker["digest"]
-        return replace(self, tag=digest_of_facts([self.tag, digest]))
+        with tempfile.TemporaryDirectory(prefix="parkrr-") as own:
+            with self.place.file(name) as file, Path(own, name).open("wb") as copy:
+                shutil.copyfileobj(file, copy, 2**20)
+            if digest_of(open_folder(own), name) != digest:
+                path = self.place.display_name(name)
+                raise ResultError(f"{path!r} is damaged; the same call makes it again")
+            yield replace(self, tag=digest_of_facts([self.tag, digest])), Path(own, name)
 
 
 def checksums(array: Array, lengths: Sequence[int]) -> list[int]:

@@ -85,8 +85,8 @@ def fit_from_disk(
             folder.begin(job)  # not before everything has been checked
             return made
 
-        checkpoint = folder.make_once(UNFITTED, make, lambda path, made: made.write(path))
-        with checkpoint.place.local(UNFITTED) as path:  # its centres stay mapped
+        unfitted = folder.make_once(UNFITTED, make, lambda path, made: made.write(path))
+        with unfitted as (checkpoint, path):  # its centres stay mapped
             decided = PassSettings.read(path, table, params)
             before = time.perf_counter() - start
             result = move_to_device(run_until_kept(decided, checkpoint), device)
