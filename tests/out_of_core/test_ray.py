@@ -38,6 +38,8 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from ondisk import frame, on_disk, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
 from parkrr.data.storage import open_folder  # noqa: E402
+from parkrr.errors import CheckpointError  # noqa: E402
+from parkrr.out_of_core.checkpoint import Checkpoint  # noqa: E402
 from parkrr.runtime.ray_engine import FIRST_MEMORY, Attempt, RayEngine  # noqa: E402
 from plain import plain  # noqa: E402
 
@@ -246,6 +248,25 @@ def test_partial_sums_lost_with_a_node_are_made_again(cluster, tmp_path):
     assert len(lost) == 3
     assert all(again[name] > lost[name] for name in lost)
     np.testing.assert_array_equal(model.predict(frame()), whole.predict(frame()))
+
+
+def try_to_hold(folder, result, task):
+    """Where a task runs, hold the folder of the fit that it is part of."""
+    try:
+        with Checkpoint(str(folder)).hold():
+            result.write_text("held")
+    except CheckpointError as error:
+        result.write_text(str(error))
+
+
+def test_the_driver_holds_the_checkpoint_and_workers_write_for_it(cluster, tmp_path):
+    table = scan_parquet(write(tmp_path / "rows"), target="y")
+    refused = partial(try_to_hold, tmp_path / "c", tmp_path / "refused")
+    model = on_disk(tmp_path / "c", engine=BeforeTasks(before=refused, begins="cells")).fit(table)
+    assert f"in use by process {os.getpid()} on" in (tmp_path / "refused").read_text()
+    assert "_lease" not in {path.name for path in (tmp_path / "c").iterdir()}
+    local = on_disk(tmp_path / "local").fit(table)
+    np.testing.assert_array_equal(model.predict(frame()), local.predict(frame()))
 
 
 def visible(_):

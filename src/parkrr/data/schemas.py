@@ -36,8 +36,12 @@ def unify_schemas(
     """
     # Files with the same columns are treated as one: there may be 10^5 of them.
     alike: dict[tuple[tuple[str, pa.DataType], ...], list[str]] = {}
+    last: pa.Schema | None = None
+    columns: tuple[tuple[str, pa.DataType], ...] = ()
     for path, schema in zip(paths, schemas, strict=True):
-        alike.setdefault(tuple((column.name, column.type) for column in schema), []).append(path)
+        if last is None or not schema.equals(last):
+            last, columns = schema, tuple((column.name, column.type) for column in schema)
+        alike.setdefault(columns, []).append(path)
     where: dict[str, dict[pa.DataType, str]] = {}  # the first file in which a column has a type
     for columns, files in alike.items():
         for name, kind in columns:
