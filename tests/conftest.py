@@ -14,6 +14,7 @@ SLOW = (
     "estimators/test_sklearn.py",
     "estimators/test_target_encoding.py",
     "package/test_golden.py",
+    "park/test_batches.py",
     "parkrr/estimators/base.py",
     "parkrr/estimators/classifier.py",
     "parkrr/estimators/regressor.py",

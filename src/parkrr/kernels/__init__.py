@@ -1,12 +1,15 @@
 """Kernels K(x, z), and the feature map that rows pass before them."""
 
 from parkrr.kernels.base import (
+    GROUP_OF_ROWS,
     InnerProductBlock,
     Kernel,
     KernelBlock,
     as_kernel,
     block_rows,
     coordinate_limit,
+    depends_on_batch,
+    multiply,
 )
 from parkrr.kernels.feature_map import (
     FeatureMap,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.kernels.base import coordinate_limit
+from parkrr.kernels.base import coordinate_limit, multiply
 
 CLIPPED = 0.005  # share of values at each end that counts for a feature's spread as the next one
 FEW_CLIPPED, FEW_ROWS = 3, 20  # so many values at least, if there are so many rows for each
@@ -133,7 +133,7 @@ def pull_back(M: Tensor, matrix: Tensor) -> Tensor:
 
 def apply_matrix(F: Tensor, matrix: Tensor) -> Tensor:
     """Columns F (n, e) weighed by weights (e,), or mixed by a matrix (e, e)."""
-    return F * matrix if matrix.ndim == 1 else F @ matrix
+    return F * matrix if matrix.ndim == 1 else multiply(F, matrix)
 
 
 def center_features(X: Tensor) -> FeatureMap:

@@ -277,7 +277,7 @@ def collect(
     model = replace(
         model,
         centers=[cell.centers for cell in cells],
-        weights=[cell.weights * scale for cell in cells],
+        weights=[(cell.weights * scale).contiguous() for cell in cells],
     )
     report = [cell.report for cell in cells]
     return FitResult(model, report, *seconds, join_left_out(model, cells, scale))

@@ -16,7 +16,15 @@ from torch import Tensor
 
 from parkrr.data import Block, group_by_cell
 from parkrr.errors import NotFiniteError
-from parkrr.kernels import FeatureMap, Kernel, KernelBlock, block_rows
+from parkrr.kernels import (
+    GROUP_OF_ROWS,
+    FeatureMap,
+    Kernel,
+    KernelBlock,
+    block_rows,
+    depends_on_batch,
+    multiply,
+)
 from parkrr.partition import HARD, Blend, CellShares
 from parkrr.runtime import map_on_threads, torch_threads
 
@@ -26,6 +34,9 @@ CHUNK_BYTES = 2**24
 PREPARED_BYTES = 2**28  # of prepared cells: a million centres of 9 features take 53 MB
 FEW_ROWS = 200  # that one thread predicts at once
 PIECE_ROWS = 2**14  # of leave-one-out and validation rows
+# Rounding of predictions in float32, of the spread of predictions in a cell, on so many rows. Where
+# rows depend on their batch, the worst of many rows changes by up to five times this.
+LARGEST_ROUNDING, COMPARED_ROWS = 2e-6, 16
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,9 @@ class Model:
     @cached_property
     def centroid_distances(self) -> KernelBlock:
         """Distances to all centroids."""
-        return self.kernel.distance(self.centroids)
+        C = self.centroids
+        # A row near a border must not be in one cell by itself and in another among others.
+        return self.kernel.distance(C.double() if changes_with_batch(C) else C)
 
     @cached_property
     def augmenter(self) -> KernelBlock:
@@ -151,16 +164,18 @@ class Model:
             return self.evaluate_one(X)
         row, cell_of, share = self.cell_shares(X)  # (p,) each
         order, counts = group_by_cell(cell_of, len(self.centroids))
-        row, cell_of = row[order], cell_of[order]
-        values = X.new_empty(len(row), len(self.intercept))
-        for q, part, K in self.kernel_values(X.index_select(0, row), cell_of, counts):
+        row, cell_of, share = row[order], cell_of[order], share[order]
+        source, place, counts = fill_groups(cell_of, counts)
+        values = X.new_empty(len(source), len(self.intercept))
+        members = X.index_select(0, row[source])
+        for q, part, K in self.kernel_values(members, cell_of[source], counts):
             w = self.cells[q].weights
             if w.dtype == X.dtype:
                 torch.mm(K, w, out=values[part])
             else:
                 values[part] = (K @ w).to(X.dtype)
         out = torch.zeros(len(X), len(self.intercept), dtype=torch.float64, device=X.device)
-        out.index_add_(0, row, values.double() * share[order].double()[:, None])
+        out.index_add_(0, row, values[place].double() * share.double()[:, None])
         out.add_(self.intercept)
         return out if self.coarse is None else out.add_(self.coarse(X))
 
@@ -174,16 +189,19 @@ class Model:
 
     def evaluate_one(self, X: Tensor) -> Tensor:
         """As `evaluate`, of one row X (1, e): there is nothing to sort, which halves the time."""
+        group = X.expand(GROUP_OF_ROWS, -1).contiguous()
         if self.blend.n_nearest == 1 or self.blend.n_blended(len(self.centroids)) == 1:
-            D = self.centroid_distances(X)  # (1, Q)
-            cells, shares = [int(D.cpu().numpy().argmin())], [1.0]
+            D = self.centroid_distances(group)  # (4, Q)
+            cells, shares = [int(D[0].cpu().numpy().argmin())], [1.0]
         else:
             _, cell_of, share = self.cell_shares(X)
-            cells, shares = cell_of.tolist(), share.tolist()
-        out = self.intercept
+            order = cell_of.argsort()  # so that they are added up as in `evaluate`
+            cells, shares = cell_of[order].tolist(), share[order].tolist()
+        total: Tensor | float = 0.0
         for q, share_q in zip(cells, shares, strict=True):
             kernel_block, w = self.cells[q]
-            out = torch.add(out, kernel_block(X) @ w, alpha=share_q)
+            total = total + torch.mm(kernel_block(group), w)[:1].to(X.dtype).double() * share_q
+        out = self.intercept + total
         return out if self.coarse is None else out.add_(self.coarse(X))
 
     def kernel_values(
@@ -201,6 +219,7 @@ class Model:
                 continue
             Z = self.centers[q]
             rows = block_rows(len(Z), Z.element_size(), count)
+            rows -= rows % GROUP_OF_ROWS if rows < count else 0
             for done in range(0, count, rows):
                 cells.append(q)
                 starts.append(start + done)
@@ -223,6 +242,24 @@ class Model:
                 yield q, part, kernel_block(X[part])
 
 
+def fill_groups(cell_of: Tensor, counts: list[int]) -> tuple[Tensor, Tensor, list[int]]:
+    """Repeat rows until every cell has full groups of rows, whose products do not depend on others.
+
+    Of rows sorted by cell (p,): which of them stands at each place, the place of each of them, and
+    how many places each cell has. To fill the block of each cell by itself took twice the time for
+    100 rows in 70 cells.
+    """
+    n = torch.tensor(counts, device=cell_of.device)  # (Q,)
+    n_filled = (n + GROUP_OF_ROWS - 1) // GROUP_OF_ROWS * GROUP_OF_ROWS
+    last = n.cumsum(0) - 1
+    shift = n_filled.cumsum(0) - n_filled - (last + 1 - n)
+    place = torch.arange(len(cell_of), device=cell_of.device) + shift[cell_of]  # (p,)
+    total = int(n_filled.sum())
+    cells = torch.repeat_interleave(n_filled, output_size=total)
+    source = torch.arange(total, device=cell_of.device) - shift[cells]
+    return torch.minimum(source, last[cells]), place, n_filled.tolist()
+
+
 @dataclass(frozen=True)
 class CoarseModel:
     """One Nystrom estimator of all rows."""
@@ -232,18 +269,18 @@ class CoarseModel:
     weights: Tensor  # (m, t)
 
     @cached_property
-    def kernel_block(self) -> KernelBlock:
-        """K(., centres)."""
-        return self.kernel.against(self.centers)
+    def cell(self) -> "Cell":
+        """K(., centres) and coefficients."""
+        return prepare_cell(self.kernel, self.centers, self.weights)
 
     def __getstate__(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __call__(self, X: Tensor) -> Tensor:
         """Its values at mapped rows X (n, e), shape (n, t)."""
-        K, w = self.kernel_block, self.weights.to(self.centers.dtype)
+        K, w = self.cell
         parts = torch.split(X, K.block_rows(len(X)))
-        return torch.cat([K(part) @ w for part in parts]).double()
+        return torch.cat([multiply(K(part), w) for part in parts]).double()
 
 
 class Cell(NamedTuple):
@@ -251,6 +288,41 @@ class Cell(NamedTuple):
 
     kernel_block: KernelBlock
     weights: Tensor  # (m_q, t)
+
+    def predict(self, X: Tensor) -> Tensor:
+        """Its values at mapped rows X (n, e), shape (n, t)."""
+        return multiply(self.kernel_block(X), self.weights)
+
+
+def prepare_cell(
+    kernel: Kernel, Z: Tensor, weights: Tensor, kernel_block: KernelBlock | None = None
+) -> Cell:
+    """The estimator with centres Z (m, e) and weights (m, t), given K(., Z) if it is known.
+
+    In the dtype of the centres; or in float64 where predictions in float32 would change with the
+    rows beside them.
+    """
+    if kernel_block is None or kernel_block.fixed.dtype != Z.dtype:
+        kernel_block = kernel.against(Z)
+    # Contiguous, as in a file: BLAS may add up columns in another order.
+    cell = Cell(kernel_block, weights.to(Z.dtype).contiguous())
+    if not changes_with_batch(Z):
+        return cell
+    wide = Cell(kernel.against(Z.double()), weights.double().contiguous())
+    some = Z[:: max(1, len(Z) // COMPARED_ROWS)]
+    exact = wide.predict(some)  # (h, t)
+    rounding = (cell.predict(some) - exact).abs().amax(0)  # (t,)
+    enough = rounding <= LARGEST_ROUNDING * exact.std(0, correction=0)
+    return cell if bool(enough.all()) else wide
+
+
+def changes_with_batch(Z: Tensor) -> bool:
+    """Whether products with Z may depend on how many rows are multiplied at a time.
+
+    Those in float64 change in the 13th digit, which is let pass. So is a GPU, which takes 30 to 60
+    times as long in float64.
+    """
+    return Z.dtype == torch.float32 and Z.device.type == "cpu" and depends_on_batch()
 
 
 class PreparedCells(Sequence[Cell]):
@@ -287,8 +359,7 @@ class PreparedCells(Sequence[Cell]):
 
     def prepare(self, q: int) -> Cell:
         """Cell q, prepared now and kept if there is room."""
-        Z = self.centers[q]
-        cell = Cell(self.kernel.against(Z), self.weights[q].to(Z.dtype))
+        cell = prepare_cell(self.kernel, self.centers[q], self.weights[q])
         self.last.cell = (q, cell)
         n_bytes = cell.kernel_block.fixed.nbytes + cell.weights.nbytes
         if n_bytes <= self.bytes_left:
@@ -303,7 +374,9 @@ class PreparedCells(Sequence[Cell]):
         for q in changed:
             cell = cells.prepared[q]
             if cell is not None:  # its kernel block depends on centres alone
-                cells.prepared[q] = Cell(cell.kernel_block, weights[q].to(cell.weights.dtype))
+                cells.prepared[q] = prepare_cell(
+                    self.kernel, self.centers[q], weights[q], cell.kernel_block
+                )
         return cells
 
 
