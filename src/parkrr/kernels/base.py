@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from parkrr.errors import ParameterError
+from parkrr.runtime import torch_threads
 
 # A block of kernel values stays in a core's L2 cache between the GEMM, the exponential and
 # the products: 1 MiB of 2 MiB ran at 2.2e9 entries/s on two cores, 4 MiB at 0.5.
@@ -207,9 +208,15 @@ def multiply(A: Tensor, B: Tensor) -> Tensor:
 def depends_on_batch() -> bool:
     """Whether BLAS on this machine, in float32, lets rows of a product depend on the others.
 
-    Tried once a process on shapes of distances and of predictions. MKL does not with AVX-512,
-    but does with AVX2.
+    Tried once a process, on one thread as predictions are, with shapes of distances and of
+    predictions. MKL does not with AVX-512, but does with AVX2.
     """
+    with torch_threads(1):
+        return try_products()
+
+
+def try_products() -> bool:
+    """Whether rows of some product differ from the same rows among others."""
     random = torch.Generator().manual_seed(0)
     for k, m in TRIED_PRODUCTS:
         A, B = torch.randn(TRIED_ROWS[-1], k, generator=random), torch.randn(k, m, generator=random)
