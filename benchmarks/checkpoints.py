@@ -1,11 +1,11 @@
 """Checkpoints of a hostile world: the same model, or an error that names the file and the way out.
 
-    python benchmarks/checkpoints.py --trials 200
+    python benchmarks/checkpoints.py --disk 140 --bucket 60
 
 Fits from files are killed at random moments, bits of their files are flipped before they resume
 and while they run, several start at once in one folder, and files of rows mix types and columns.
-Half of the trials are on a disk, half over S3's protocol on loopback (moto). Every fit is a process
-of its own, and its model is compared with that of an undisturbed fit to the last bit.
+Some trials are on a disk, some over S3's protocol on loopback (moto). Every fit is a process of its
+own, and its model is compared with that of an undisturbed fit to the last bit.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import multiprocessing
+import queue
 import shutil
 import socket
 import subprocess
@@ -34,7 +35,7 @@ from parkrr.errors import ParKError
 from parkrr.kernels import Gaussian
 from recording import record
 
-ROWS, FILES, GROUP = 3000, 3, 500
+ROWS, FILES, GROUP = 3000, 3, 1000
 SAME, REFUSED, DIFFERENT, FAILED = ENDS = ("same model", "refused by name", "different", "failed")
 WAYS_OUT = ("use another folder", "the same call", "write the files", "delete", "resumes")
 MACHINE = "import sys; from moto.server import main; main(sys.argv[1:])"
@@ -348,10 +349,10 @@ def prepare(place, folder):
 
 
 def run(place, trials, seed, results):
-    """The trials of one place, whose numbers are even or odd."""
+    """The trials of one place."""
     world = prepare(place, "base")
-    for number in trials:
-        kind = TRIALS[number // 2 % len(TRIALS)]
+    for number in range(trials):
+        kind = TRIALS[number % len(TRIALS)]
         end, message = kind(world, f"trial-{number}", np.random.default_rng([seed, number]))
         results.put((number, kind.__name__, place.name, end, message))
         place.remove(f"trial-{number}")
@@ -359,25 +360,31 @@ def run(place, trials, seed, results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--disk", type=int, default=140, help="trials on a disk")
+    parser.add_argument("--bucket", type=int, default=60, help="trials over S3's protocol")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=60, help="after which no trial counts")
     options = parser.parse_args()
     start, counts, bad = time.perf_counter(), collections.Counter(), []
     server, port = start_server()
+    results, running = context.Queue(), []
     try:
         with tempfile.TemporaryDirectory(prefix="checkpoints-") as root:
-            results, both = context.Queue(), []
-            for k, place in enumerate((Disk(Path(root)), Bucket(port))):
-                arguments = (place, range(k, options.trials, 2), options.seed, results)
-                both.append(context.Process(target=run, args=arguments))
-                both[-1].start()
-            for _ in range(options.trials):
-                number, kind, place, end, message = results.get(timeout=600)
-                counts[kind, place, end] += 1
-                if end in (DIFFERENT, FAILED):
-                    bad.append((number, kind, place, end, message))
-                    print(*bad[-1], flush=True)
-            for process in both:
+            for place in (Disk(Path(root)), Bucket(port)):
+                arguments = (place, getattr(options, place.name), options.seed, results)
+                running.append(context.Process(target=run, args=arguments))
+                running[-1].start()
+            left = options.disk + options.bucket
+            while left and time.perf_counter() - start < 60 * options.minutes:
+                with contextlib.suppress(queue.Empty):
+                    number, kind, place, end, message = results.get(timeout=1)
+                    counts[kind, place, end] += 1
+                    left -= 1
+                    if end in (DIFFERENT, FAILED):
+                        bad.append((number, kind, place, end, message))
+                        print(*bad[-1], flush=True)
+            for process in running:
+                process.kill()
                 process.join()
     finally:
         server.kill()
@@ -394,10 +401,10 @@ def tell(options, counts, bad, seconds):
             table.append([kind.__doc__.rstrip("."), place, sum(ends), *ends])
     table.append(["all", "", *(sum(row[k] for row in table) for k in range(2, 7))])
     notes = [
-        f"{options.trials} trials in {seconds:.0f} s, seed {options.seed}. Refused: an error of "
-        f"parkrr that names the file or folder and the way out.",
+        f"{sum(counts.values())} trials in {seconds:.0f} s, seed {options.seed}. Refused: an error "
+        f"of parkrr that names the file or folder and the way out.",
     ]
-    results = {"trials": options.trials, "seed": options.seed, "seconds": seconds, "bad": bad}
+    results = {"seed": options.seed, "seconds": seconds, "bad": bad}
     results["counts"] = {" ".join(key): count for key, count in sorted(counts.items())}
     title = "Killed, damaged and concurrent fits, and files of different columns"
     record("checkpoints", results, title, ["what happens", "where", "trials", *ENDS], table, notes)

@@ -12,6 +12,7 @@ SLOW = (
     "estimators/test_mlflow.py",
     "estimators/test_properties.py",
     "estimators/test_sklearn.py",
+    "out_of_core/test_lease.py",
     "estimators/test_target_encoding.py",
     "package/test_golden.py",
     "park/test_batches.py",
