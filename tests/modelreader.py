@@ -146,12 +146,12 @@ def scale(t, about, Z):
     """How wide errors are at mapped rows Z (n, e), shape (n, t)."""
     how = about["facts"]["uncertainty"]
     cell = distances(about["kernel"], Z, t["centroids"]).argmin(1)
-    factor = t["more.factors"][cell]
+    factor, power = t["more.factors"][cell], how.get("power", 0.75)
     if how["how"] == "posterior":
-        return factor * std(t, about, Z) ** 0.75
+        return factor * std(t, about, Z) ** power
     if how["how"] == "learned":
         log = kernel(how["kernel"], Z, t["more.centers"]) @ t["more.weights"]
-        return factor * np.exp(0.75 * log)
+        return factor * np.exp(power * log)
     return factor
 
 
@@ -161,10 +161,12 @@ def at_level(t, level):
 
 
 def interval(t, about, Z, coverage):
-    """Both ends for mapped rows Z (n, e), shape (n, t) each: of five intervals the shortest."""
+    """Both ends for mapped rows Z (n, e), shape (n, t) each: the shortest of five or fewer."""
     least = max(0.001, 1 / (about["facts"]["uncertainty"]["n"] + 1)) - 1e-12
     out = 1 - coverage
-    pairs = [(share * out, 1 - (1 - share) * out) for share in (0.1, 0.25, 0.5, 0.75, 0.9)]
+    equal = about["facts"]["uncertainty"].get("equal_tails", False)
+    shares = (0.5,) if equal else (0.1, 0.25, 0.5, 0.75, 0.9)
+    pairs = [(share * out, 1 - (1 - share) * out) for share in shares]
     known = [(a, b) for a, b in pairs if min(a, 1 - b) >= least]
     low, high = min(known, key=lambda pair: (at_level(t, pair[1]) - at_level(t, pair[0])).sum())
     mean, wide = values(t, about, Z), scale(t, about, Z)

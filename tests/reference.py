@@ -125,3 +125,19 @@ def finite_differences(function, x, step=1e-5):
         change[index] = step
         slope[index] = (function(x + change) - function(x - change)) / (2 * step)
     return slope
+
+
+def jackknife_plus(kernel, X, y, w, ridge, T, alpha):
+    """Barber et al. 2021, eq. (1.2), by refitting exact kernel ridge regression n times."""
+    n, lower, upper = len(X), [], []
+    K, K_T = kernel_matrix(kernel, X, X), kernel_matrix(kernel, T, X)
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        inner = K[np.ix_(others, others)] + np.diag(ridge / w[others])
+        weights = np.linalg.solve(inner, y[others])
+        residual = abs(y[i] - K[i, others] @ weights)
+        lower.append(K_T[:, others] @ weights - residual)
+        upper.append(K_T[:, others] @ weights + residual)
+    low = int(np.floor(alpha * (n + 1) + 1e-9)) - 1
+    high = int(np.ceil((1 - alpha) * (n + 1) - 1e-9)) - 1
+    return np.sort(lower, axis=0)[low], np.sort(upper, axis=0)[high]

@@ -244,3 +244,43 @@ def test_a_column_of_outputs_cannot_be_a_key(model, tmp_path):
         model.predict_to(rows, tmp_path / "out", keys=["lower"], outputs=["interval"])
     with pytest.raises(ParameterError, match="outputs must be one of"):
         model.predict_to(rows, tmp_path / "out", outputs=["probability"])
+
+
+def repeated(n, seed):
+    """Rows that are there three times."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, 2))
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
+    return X.repeat(3, 0), y.repeat(3)
+
+
+def test_copies_of_rows_do_not_shorten_intervals():
+    X, y = repeated(200, 0)
+    new_X, new_y = repeated(1000, 1)
+    model = settled(kernel="gaussian", metric="standard", penalty="auto", n_cells=1).fit(X, y)
+    assert coverage(model, new_X, new_y, 0.9).mean() > 0.85
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_few_rows_on_which_everything_was_chosen_cover_as_requested(n):
+    held = []
+    for seed in range(25):
+        X, y = repeated(n, seed)
+        new_X, new_y = repeated(500, 1000 + seed)
+        model = ParKRegressor(progress=False, random_state=seed).fit(X[::3], y[::3])
+        held.append(coverage(model, new_X, new_y, 0.9).mean())
+    assert np.mean(held) > 0.875
+
+
+def loud_and_quiet(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, np.sin(3 * X[:, 1]) + np.where(X[:, 0] > 0, 1.0, 0.05) * rng.normal(size=n)
+
+
+def test_loud_and_quiet_rows_are_covered_alike():
+    given = {"kernel": Gaussian(0.5), "penalty": 1e-3, "n_cells": 1, "n_centers": 200}
+    model = settled(**given).fit(*loud_and_quiet(8000, 0))
+    X, y = loud_and_quiet(8000, 1)
+    held = coverage(model, X, y, 0.9)
+    assert min(held[X[:, 0] > 0].mean(), held[X[:, 0] <= 0].mean()) > 0.86

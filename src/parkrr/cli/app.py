@@ -61,6 +61,10 @@ Metric = Annotated[str | None, option("Feature map: learned, standard or euclide
 Penalty = Annotated[float | None, option("The ridge penalty, lambda.", "NUMBER")]
 Blend = Annotated[int | None, option("Nearest cells to blend; 1 for no blend.", "N")]
 Coarse = Annotated[int | None, option("Centres of a coarse level; 0 for none.", "N")]
+Guarantee = Annotated[
+    str | None,
+    option("Theorem behind intervals: none, split, cell or jackknife+; not for labels.", "NAME"),
+]
 Engine = Annotated[str, option("Where tasks run: local or ray.", "NAME")]
 Report = Annotated[
     Path | None,
@@ -178,6 +182,7 @@ def plan(
     penalty: Penalty = None,
     blend: Blend = None,
     coarse: Coarse = None,
+    guarantee: Guarantee = None,
     engine: Engine = "local",
     json: Json = False,
     quiet: Quiet = False,
@@ -212,6 +217,7 @@ def fit(
     penalty: Penalty = None,
     blend: Blend = None,
     coarse: Coarse = None,
+    guarantee: Guarantee = None,
     engine: Engine = "local",
     random_state: Annotated[int, option("Seed of all random choices.", "N")] = 0,
     report: Report = None,

@@ -186,6 +186,8 @@ def prepare_fit(
     if params.get("kernel", "auto") != "auto" and "metric" not in params:
         radial = isinstance(as_kernel(params["kernel"]), Radial)
         params["metric"] = "learned" if radial else "standard"
+    if classify and params.pop("guarantee", "none") != "none":
+        raise ParameterError("guarantee must not be given for labels, which have no intervals")
     kind = ParKClassifier if classify else ParKRegressor
     return table, kind(progress=not quiet, **params)
 

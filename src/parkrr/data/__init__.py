@@ -12,8 +12,10 @@ from parkrr.data.encoded_table import (
     EncodedTable,
     FoldedRows,
     encode_frame,
+    hash_table,
     learn_encoded_table,
     learn_frame_encoder,
+    read_table,
     table_to_encode,
 )
 from parkrr.data.encoders import (
@@ -52,9 +54,11 @@ from parkrr.data.rows import (
     as_tensor,
     canonical_order,
     check_weights,
+    choose_rows,
     cut_evenly,
     draw_indices,
     group_by_cell,
+    has_copies,
     hash_rows,
     is_frame,
     join_blocks,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from parkrr.data.encoders import (
     TrainingEncoder,
     add_counts,
     as_numbers,
+    as_strings,
     assign_folds,
     category_columns,
     count_categories,
@@ -30,6 +32,7 @@ from parkrr.data.rows import (
     ArraySource,
     Block,
     as_tensor,
+    hash_rows,
     is_frame,
     join_blocks,
 )
@@ -238,6 +241,28 @@ def learn_frame_encoder(
     names = category_columns(table.schema, table.schema.names)
     counts = {name: count_categories(table[name], Y, fold, w) for name in names}
     return learn_columns(table, counts)
+
+
+def hash_table(table: pa.Table, Y: NDArray[Any]) -> NDArray[np.uint64]:
+    """64 bits of each row of a table with targets Y (n, t), shape (n,)."""
+    columns = [np.zeros(len(table))]
+    for values in table.columns:
+        coded = as_strings(values).combine_chunks().dictionary_encode()
+        codes = [crc32(value.encode()) for value in coded.dictionary.to_pylist()]
+        missing = len(codes)
+        index = coded.indices.fill_null(missing).to_numpy(zero_copy_only=False)
+        columns.append(np.array([*codes, -1.0])[index])
+    return hash_rows(torch.from_numpy(np.stack(columns, 1)), torch.from_numpy(Y))
+
+
+def read_table(table: ParquetTable) -> tuple[pa.Table, NDArray[Any], NDArray[Any] | None]:
+    """Features, targets (n,) or (n, t) and weights of all rows of files whose target is known."""
+    rows = pa.concat_tables(table.blocks(max(1, table.n_rows), table.columns))
+    Y = np.stack([as_numbers(rows[name], name) for name in table.target], 1)
+    w = None if table.weight is None else as_numbers(rows[table.weight], table.weight)
+    known = np.isfinite(Y).all(1) if w is None else np.isfinite(Y).all(1) & (w > 0)
+    rows, Y, w = rows.filter(pa.array(known)), Y[known], None if w is None else w[known]
+    return rows.select(list(table.features)), Y[:, 0] if Y.shape[1] == 1 else Y, w
 
 
 def encode_frame(encoder: TableEncoder, X: Any) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from parkrr.errors import ParameterError
 FEW_ROWS = 300  # below, every row is left out in turn; no metric is learned unless requested
 VALIDATION_SHARE = 0.2  # of the rows, on which candidates are compared
 LARGEST_WEIGHT = 1e200
+RARELY = 0.05  # of all pairs of rows: targets of which fewer are equal can tell copies apart
 
 RowMap = Callable[[Tensor], Tensor]
 
@@ -326,6 +327,19 @@ def canonical_order(rows: ArraySource) -> Tensor:
     return torch.from_numpy(np.lexsort((hash_rows(X, Y), hashes))).to(X.device)
 
 
+def has_copies(rows: ArraySource) -> bool:
+    """Whether rows appear more than once, and not by coincidence.
+
+    Rows of equal features are copies if most of them have equal targets too, though targets of
+    two rows are rarely equal. Labels and small counts, which often are, can tell nothing.
+    """
+    X, Y, _ = rows.block(slice(None))
+    hashes = (hash_rows(X, Y[:, :0]), hash_rows(X[:, :0], Y), hash_rows(X, Y))
+    counts = (np.unique(each, return_counts=True)[1] for each in hashes)
+    equal_X, equal_Y, equal = ((n * (n - 1.0)).sum() for n in counts)  # pairs
+    return bool(equal_Y <= RARELY * float(len(X)) ** 2 and equal > equal_X / 2)
+
+
 def merge_copies(rows: ArraySource) -> ArraySource:
     """Copies of a row as one row with their total weight, at the place of the first."""
     X, Y, w = rows.block(slice(None))
@@ -343,6 +357,16 @@ def hash_rows(X: Tensor, Y: Tensor) -> NDArray[np.uint64]:
         bits = (column.double().cpu().numpy() + 0.0).view(np.uint64)
         hashes = mix_bits(hashes * np.uint64(0x9E3779B97F4A7C15) + mix_bits(bits))
     return hashes
+
+
+def choose_rows(hashes: NDArray[np.uint64], size: int, seed: int) -> NDArray[np.bool_]:
+    """Whether each row is one of `size` chosen ones, (n,): the same in whatever order they arrive.
+
+    Copies of a row are chosen together, so that there can be a few more.
+    """
+    mixed = mix_bits(hashes ^ mix_bits(np.array([seed + 1], dtype=np.uint64)))
+    chosen: NDArray[np.bool_] = mixed <= np.partition(mixed, size - 1)[size - 1]
+    return chosen
 
 
 def mix_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:

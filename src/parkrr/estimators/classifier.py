@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from parkrr.data import (
+    ArraySource,
     check_weights,
     class_indices,
     compute_class_weights,
@@ -568,7 +569,11 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         return Predictor(self.model_, False, classes=self.classes_, calibration=self.calibration_)
 
     def _learn_uncertainty(
-        self, result: FitResult, settings: FitSettings, predicted: Tensor
+        self,
+        result: FitResult,
+        settings: FitSettings,
+        predicted: Tensor,
+        set_aside: ArraySource | None,
     ) -> tuple[list[dict[str, Any]], str]:
         self.calibration_: Calibration | None = None
         self.validation_rows_ = {}

@@ -1,6 +1,8 @@
 """ParKRegressor: numbers, their error bars and quantiles."""
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,11 +10,21 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import as_real, check_weights, naming_parameter
+from parkrr.data import ArraySource, as_real, check_weights, naming_parameter
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
-from parkrr.park import FitResult, FitSettings
-from parkrr.uncertainty import Predictor, learn_intervals, regression_rows
+from parkrr.kernels import FeatureMap, Kernel
+from parkrr.park import Coarse, FitResult, FitSettings
+from parkrr.partition import Blend
+from parkrr.planning import count_choices
+from parkrr.runtime import Engine
+from parkrr.uncertainty import (
+    Predictor,
+    calibrate_intervals,
+    keep_leave_one_out_fits,
+    learn_intervals,
+    regression_rows,
+)
 
 
 class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
@@ -114,6 +126,13 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         "parkrr" gets a line for each.
     random_state : int, RandomState or None, default=None
         Seed of all random choices, >= 0. Pass an int for the same model in every fit.
+    guarantee : {"none", "split", "cell", "jackknife+"}, default="none"
+        The theorem behind :meth:`predict_interval`, for rows in memory. "none" uses all
+        rows and has none: a locally scaled jackknife, close to its coverage in practice.
+        "split" sets a fifth of the rows aside, which neither the fit nor any choice sees,
+        and holds a coverage of 1 - alpha; "cell" holds it in each cell, or group of small
+        cells. "jackknife+" fits all rows, makes choices on four fifths of them, and holds
+        1 - 2 alpha however unstable the fit is.
 
     Attributes
     ----------
@@ -169,6 +188,60 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
 
     _kind = "ParKRegressor"
     _outputs = ("prediction", "interval", "std", "novelty")
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "auto",
+        penalty: float | str = "auto",
+        metric: FeatureMap | str = "auto",
+        n_cells: int | str = "auto",
+        n_centers: int | str = "auto",
+        centroids: str = "uniform",
+        solver: str = "auto",
+        n_candidates: int | None = 5_000,
+        balance: bool = True,
+        blend: Blend | Literal[1, "auto"] = "auto",
+        coarse: Coarse | int | str = "auto",
+        time_budget: float | str = "auto",
+        max_memory: float | str | None = None,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        precision: str = "auto",
+        device: str = "cpu",
+        engine: Engine | str = "local",
+        checkpoint: str | Path | None = None,
+        keep_statistics: bool | str = "auto",
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        guarantee: str = "none",
+    ) -> None:
+        super().__init__(
+            kernel=kernel,
+            penalty=penalty,
+            metric=metric,
+            n_cells=n_cells,
+            n_centers=n_centers,
+            centroids=centroids,
+            solver=solver,
+            n_candidates=n_candidates,
+            balance=balance,
+            blend=blend,
+            coarse=coarse,
+            time_budget=time_budget,
+            max_memory=max_memory,
+            fit_intercept=fit_intercept,
+            max_iter=max_iter,
+            tol=tol,
+            precision=precision,
+            device=device,
+            engine=engine,
+            checkpoint=checkpoint,
+            keep_statistics=keep_statistics,
+            progress=progress,
+            random_state=random_state,
+        )
+        self.guarantee = guarantee
 
     def fit(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -313,10 +386,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predict intervals that contain the target with a given probability.
 
-        Their width comes from leave-one-out residuals of training rows (split conformal
-        prediction), relative to a scale that is wide where errors are large. The coverage holds
-        for new rows that are like the training rows; use :meth:`novelty` to find rows that are
-        not.
+        Their width comes from residuals of rows that were left out of the fit, relative to a
+        scale that is wide where errors are large. `guarantee` is the theorem that holds; with
+        "none" the coverage is that of a locally scaled jackknife, close to the one you ask for
+        but not guaranteed. All of it is for new rows that are like the training rows; use
+        :meth:`novelty` to find rows that are not.
 
         Parameters
         ----------
@@ -356,7 +430,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     def predict_quantile(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
         """Predict quantiles of the target.
 
-        They come from the same residuals as :meth:`predict_interval`.
+        They come from the same residuals as :meth:`predict_interval`; a fit with
+        ``guarantee="jackknife+"`` has none.
 
         Parameters
         ----------
@@ -375,7 +450,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         NotFittedError
             If the estimator is not fitted.
         ParameterError
-            If a level is out of range.
+            If a level is out of range, or the guarantee of the fit is "jackknife+".
 
         Examples
         --------
@@ -459,25 +534,41 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         return Predictor(self.model_, self.one_output_, intervals=self.intervals_)
 
     def _learn_uncertainty(
-        self, result: FitResult, settings: FitSettings, predicted: Tensor
+        self,
+        result: FitResult,
+        settings: FitSettings,
+        predicted: Tensor,
+        set_aside: ArraySource | None,
     ) -> tuple[list[dict[str, Any]], str]:
         model, left_out = result.model, result.left_out
         ridge = settings.penalty * sum(cell.weight for cell in result.report)  # lambda n
-        self.intervals_, widths = learn_intervals(
+        sizes = [cell.rows for cell in result.report]
+        self.intervals_, scales = learn_intervals(
             model,
             left_out,
             predicted,
             ridge=ridge,
-            sizes=[cell.rows for cell in result.report],
+            sizes=sizes,
             n_threads=self._cores,
             seed=settings.seed,
+            n_choices=count_choices(self.get_params(deep=False)),
         )
+        if set_aside is not None:
+            self.intervals_ = calibrate_intervals(
+                self.intervals_, model, set_aside, sizes, self.guarantee, self._cores
+            )
+        elif result.influence is not None:
+            jackknife = keep_leave_one_out_fits(result.influence, left_out.Y - predicted)
+            self.intervals_ = replace(self.intervals_, jackknife=jackknife)
         rows = regression_rows(model, left_out, predicted, self.intervals_, settings.seed)
         self.validation_rows_ = {
             name: values[:, 0] if self.one_output_ and values.ndim == 2 else values
             for name, values in rows.items()
         }
-        tried = [{"step": "intervals", "scale": k, "width": v} for k, v in widths.items()]
+        tried = [{"step": "intervals", **scale} for scale in scales]
+        if self.guarantee != "none":
+            held = self.intervals_.held_rows
+            tried.append({"step": "guarantee", "by": self.guarantee, "rows": held})
         return tried, self.intervals_.scale_name
 
     def __sklearn_tags__(self) -> Any:

@@ -86,11 +86,13 @@ class FilePredictor:
         if bars is not None:
             tensors += [bars.quantiles, bars.factors, bars.posterior.noise, bars.posterior.ridge]
             tensors += [] if bars.learned is None else [bars.learned.centers, bars.learned.weights]
+            tensors += [] if bars.scores is None else [bars.scores.values, bars.scores.w]
+            tensors += [] if bars.jackknife is None else [bars.jackknife.residuals]
         facts = (
             *(model.kernel, model.blend, coarse and coarse.kernel, self.columns),
             None if predictor.classes is None else predictor.classes.tolist(),
             predictor.calibration and predictor.calibration.to_dict(),
-            bars and (bars.scale_name, bars.n),
+            bars and (bars.scale_name, bars.n, bars.power, bars.equal_tails, bars.guarantee),
         )
         digest = hashlib.sha256(repr(facts).encode())
         for tensor in tensors:

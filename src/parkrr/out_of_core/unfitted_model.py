@@ -110,7 +110,7 @@ def publish_cells(
     the unfitted model.
     """
     reports, arrays = list[dict[str, Any]](), list[torch.Tensor]()
-    for Z, alpha, report, rows, change in cells:
+    for Z, alpha, report, rows, change, _ in cells:
         none = alpha[:0]
         X, Y, w = rows or Block(Z[:0], none, None)
         w = torch.ones_like(Y[:, 0]) if w is None else w

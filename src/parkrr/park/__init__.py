@@ -13,6 +13,7 @@ from parkrr.park.algorithm import (
     divide_rows,
     fit_cells,
     fit_coarse,
+    fit_leaving_out,
     fit_park,
     make_feature_map,
     make_tasks,

@@ -17,6 +17,7 @@ from parkrr.data import (
     CellRows,
     Holdout,
     draw_indices,
+    join_blocks,
     select_validation_rows,
 )
 from parkrr.errors import ParameterError
@@ -36,6 +37,7 @@ from parkrr.solvers import (
     PENALTIES,
     Direct,
     Falkon,
+    Influence,
     LocalProblem,
     Solver,
     choose_solver,
@@ -127,6 +129,7 @@ class FitResult(NamedTuple):
     partition_seconds: float
     cells_seconds: float
     left_out: LeaveOneOutRows
+    influence: list[Influence] | None = None  # of these rows in each cell, if it was kept
 
 
 def fit_park(settings: FitSettings, rows: ArraySource, holdout: Holdout | None = None) -> FitResult:
@@ -152,6 +155,42 @@ def fit_park(settings: FitSettings, rows: ArraySource, holdout: Holdout | None =
 
     seconds = (partitioned - start, time.perf_counter() - partitioned)
     return collect(replace(model, centroids=C), fitted, scale, seconds)  # line 11
+
+
+def fit_leaving_out(settings: FitSettings, seen: ArraySource, others: ArraySource) -> FitResult:
+    """Algorithm 1 on two sets of rows, of which only `seen` decides anything but the cells' fits.
+
+    Each of the others is left out in turn, with its influence on all predictions. Intercept,
+    feature map, coarse level, centroids, and the number of centres of each cell follow from
+    `seen`, so that a fit without one of the others is the fit of the same algorithm to one row
+    less. Centres are rows of `seen`, or all rows: then the fit without a row, which has no weight
+    on its centre, is the same whether that centre is there or not.
+    """
+    start = time.perf_counter()
+    rows = join_blocks([seen.block(slice(None)), others.block(slice(None))])
+    decisive = seen if seen.n_rows else rows
+    left_out = torch.zeros(decisive.n_rows, dtype=torch.bool, device=decisive.X.device)
+    prepared, model, scale = prepare_rows(settings, decisive, left_out)
+    C = select_centroids(settings, prepared, settings.seeds.centroids)
+    C, cells_seen = divide_rows(settings, prepared, C)
+    X, Y, w = model.residual(rows.block(slice(None)), scale)
+    w = None if w is None else (w * (decisive.n_rows / decisive.total_weight)).clamp_min(1e-30)
+    rows = ArraySource(X, Y, w).to(settings.dtype)
+    C, cells = divide_rows(settings, rows, C)
+    partitioned = time.perf_counter()
+
+    every_row = settings.n_centers >= rows.n_rows
+    direct = replace(settings, solver="direct")
+    drafts = make_tasks(direct, cells, rows.total_weight, settings.seeds.cells)
+    tasks = []
+    for task, cell in zip(drafts, cells_seen, strict=True):
+        m_q = count_centers(settings, cell, cell.n_rows / decisive.n_rows)
+        m_q = task.cell.n_rows if every_row else m_q
+        h_q = task.cell.n_rows - min(cell.n_rows, seen.n_rows)
+        tasks.append(replace(task, m_q=m_q, n_left_out=h_q, keep_influence=True))
+    fitted = fit_cells(settings, tasks)
+    seconds = (partitioned - start, time.perf_counter() - partitioned)
+    return collect(replace(model, centroids=C), fitted, scale, seconds)
 
 
 def prepare_rows(
@@ -280,7 +319,13 @@ def collect(
         weights=[(cell.weights * scale).contiguous() for cell in cells],
     )
     report = [cell.report for cell in cells]
-    return FitResult(model, report, *seconds, join_left_out(model, cells, scale))
+    influence = None
+    if any(cell.influence is not None for cell in cells):
+        t = len(model.intercept)
+        none = [Influence(Z.new_zeros(len(Z), 0), Z.new_zeros(0, t)) for Z in model.centers]
+        kept = [cell.influence or own for cell, own in zip(cells, none, strict=True)]
+        influence = [Influence(B, scale * changes) for B, changes in kept]
+    return FitResult(model, report, *seconds, join_left_out(model, cells, scale), influence)
 
 
 def make_feature_map(

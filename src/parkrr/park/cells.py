@@ -15,7 +15,7 @@ from parkrr.data import Block, CellRows, draw_indices, join_blocks
 from parkrr.errors import CellError, NotFiniteError, ResultError
 from parkrr.kernels import Kernel
 from parkrr.park.model import Model
-from parkrr.solvers import LocalProblem, Solver, zero_fit
+from parkrr.solvers import Influence, LocalProblem, Solver, zero_fit
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class CellTask:
     seed: int
     n_threads: int
     n_left_out: int = 0  # rows at the end of the cell, for leave-one-out predictions
+    keep_influence: bool = False  # of those rows on the predictions of all others
 
     @property
     def name(self) -> str:
@@ -87,6 +88,7 @@ class CellResult(NamedTuple):
     report: CellReport
     rows: Block | None = None  # h of them
     change: Tensor | None = None  # (h, t)  prediction of each less its leave-one-out prediction
+    influence: Influence | None = None  # of each on all predictions, if it was to be kept
 
 
 def fit_cell(task: CellTask) -> CellResult:
@@ -110,11 +112,21 @@ def solve_cell(task: CellTask) -> CellResult:
     Z = cell.X[drawn]  # (m_q, e)
     if float(task.kernel.diag(Z).max()) == 0:
         fit = zero_fit(Z, cell.n_outputs, h)
+        nothing = fit.weights.new_zeros(len(Z), h)
+        fit = fit._replace(influence=Influence(nothing, cell.Y[cell.n_rows - h :].double()))
     else:
         w = None if cell.w is None else cell.w[drawn].double()
         w = None if w is None else w / w.mean()
         ridge = task.lambda_q * cell.total_weight
-        fit = task.solver.solve(LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h))
+        keep = task.keep_influence
+        fit = task.solver.solve(
+            LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h, keep)
+        )
+        if keep and h and fit.influence is None:
+            raise NotFiniteError(
+                f"guarantee='jackknife+' needs an exact solution, but rounding left none at "
+                f"penalty {task.lambda_q:.1e} of this cell; raise the penalty"
+            )
     if not bool(torch.isfinite(fit.weights).all()):
         raise NotFiniteError(
             f"weights must be finite, but overflowed at penalty {task.lambda_q:.1e} of this cell; "
@@ -135,7 +147,10 @@ def solve_cell(task: CellTask) -> CellResult:
         seconds=time.perf_counter() - start,
     )
     result = CellResult(Z.to(fit.dtype), fit.weights, report)
-    return result._replace(rows=cell.block(slice(-h, None)), change=fit.change) if h else result
+    if not h:
+        return result
+    last = cell.block(slice(-h, None))
+    return result._replace(rows=last, change=fit.change, influence=fit.influence)
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,11 @@ from parkrr.persistence.model_file import (
 from parkrr.persistence.schema import check_estimator
 from parkrr.tuning import Chosen
 from parkrr.uncertainty import (
+    FORMER_POWER,
+    ConformalScores,
     DiagnosticRows,
     Intervals,
+    JackknifePlus,
     Posterior,
     calibration_from_dict,
     rows_from_tensors,
@@ -186,7 +189,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
     uncertainty = facts["uncertainty"]
     if classes is None:
         attributes["one_output_"] = facts["one_output"]
-        attributes["intervals_"] = decode_intervals(uncertainty, more)
+        attributes["intervals_"] = decode_intervals(uncertainty, more, model.centers)
     else:
         attributes["classes_"] = classes
         attributes["calibration_"] = calibration_from_dict(uncertainty) if uncertainty else None
@@ -278,10 +281,29 @@ def encode_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Te
     }
     if learned is not None:
         tensors |= {"centers": learned.centers, "weights": learned.weights}
-    return {"how": intervals.scale_name, "n": intervals.n, "kernel": kernel}, tensors
+    if (scores := intervals.scores) is not None:
+        tensors |= {
+            "scores.values": scores.values,
+            "scores.w": scores.w,
+            "scores.counts": scores.counts,
+            "scores.group_of_cell": scores.group_of_cell,
+        }
+    if (jackknife := intervals.jackknife) is not None:
+        counts = [B.shape[1] for B in jackknife.columns]
+        tensors |= {
+            "jackknife.columns": torch.cat([B.double().reshape(-1) for B in jackknife.columns]),
+            "jackknife.counts": torch.tensor(counts),
+            "jackknife.changes": jackknife.changes,
+            "jackknife.residuals": jackknife.residuals,
+        }
+    facts = {"how": intervals.scale_name, "n": intervals.n, "kernel": kernel}
+    more = {"power": intervals.power, "equal_tails": intervals.equal_tails}
+    return facts | more | {"guarantee": intervals.guarantee}, tensors
 
 
-def decode_intervals(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Intervals:
+def decode_intervals(
+    facts: dict[str, Any], tensors: dict[str, Tensor], centers: list[Tensor]
+) -> Intervals:
     """The prediction intervals that checked facts and tensors describe."""
     learned = None
     if facts["kernel"] is not None:
@@ -289,4 +311,24 @@ def decode_intervals(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Inter
         learned = CoarseModel(kernel, tensors["centers"], tensors["weights"])
     posterior = Posterior(tensors["noise"], tensors["ridge"])
     factors, quantiles = tensors["factors"], tensors["quantiles"]
-    return Intervals(posterior, facts["how"], learned, factors, quantiles, facts["n"])
+    guarantee, scores, jackknife = facts.get("guarantee", "none"), None, None
+    if guarantee in ("split", "cell"):
+        scores = ConformalScores(guarantee, **select_prefix(tensors, "scores."))
+    elif guarantee == "jackknife+":
+        own = select_prefix(tensors, "jackknife.")
+        shapes = [(len(Z), h) for Z, h in zip(centers, own["counts"].tolist(), strict=True)]
+        parts = torch.split(own["columns"], [m * h for m, h in shapes])
+        columns = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+        jackknife = JackknifePlus(columns, own["changes"], own["residuals"])
+    return Intervals(
+        posterior,
+        facts["how"],
+        learned,
+        factors,
+        quantiles,
+        facts["n"],
+        facts.get("power", FORMER_POWER),
+        facts.get("equal_tails", False),
+        scores,
+        jackknife,
+    )

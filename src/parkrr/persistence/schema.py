@@ -19,7 +19,7 @@ from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
 from parkrr.persistence.plain_data import check_schema, define, define_like, require
-from parkrr.uncertainty import LEVELS
+from parkrr.uncertainty import FORMER_POWER, LEVELS
 
 Tensors = Mapping[str, Tensor]
 Facts = dict[str, Any]
@@ -93,7 +93,12 @@ INTERVALS = define(
     how=Literal["constant", "posterior", "learned"],
     n=POSITIVE,
     kernel=KERNEL | None,
+    power=Annotated[float, Meta(ge=0, le=2)],
+    equal_tails=bool,
+    guarantee=Literal["none", "split", "cell", "jackknife+"],
 )
+# Of files from before these existed.
+INTERVAL_DEFAULTS = {"power": FORMER_POWER, "equal_tails": False, "guarantee": "none"}
 AFFINE = define(
     "affine", name=Literal["temperature", "platt"], factor=list[float], offset=list[float]
 )
@@ -133,12 +138,30 @@ METRIC = {
     "metric.matrix": TensorRule(FLOATS, "xe"),
 }
 COARSE = {"coarse.centers": TensorRule(FLOATS, "ce"), "coarse.weights": TensorRule(FLOATS, "ct")}
+SCORES = {
+    "scores.values": TensorRule(FLOATS, "at"),
+    "scores.w": TensorRule(FLOATS, "a"),
+    "scores.counts": TensorRule(WHOLE, "S"),
+    "scores.group_of_cell": TensorRule(WHOLE, "Q"),
+}
 # G levels, s centres of a learned scale, h validation rows.
 SCALES = {
     "noise": TensorRule(FLOATS, "Qt"),
     "ridge": TensorRule(FLOATS, "Q"),
     "factors": TensorRule(FLOATS, "Qt"),
     "quantiles": TensorRule(FLOATS, "Gt"),
+}
+# a rows set aside, s groups of cells; b numbers of leave-one-out fits of j rows.
+GUARANTEES: dict[str, dict[str, TensorRule]] = {
+    "none": {},
+    "split": SCORES,
+    "cell": SCORES,
+    "jackknife+": {
+        "jackknife.columns": TensorRule(FLOATS, "b"),
+        "jackknife.counts": TensorRule(WHOLE, "Q"),
+        "jackknife.changes": TensorRule(FLOATS, "jt"),
+        "jackknife.residuals": TensorRule(FLOATS, "jt"),
+    },
 }
 LEARNED_SCALE = {"centers": TensorRule(FLOATS, "se"), "weights": TensorRule(FLOATS, "st")}
 TARGETS = ("held_out.truth", "held_out.predicted")
@@ -250,7 +273,11 @@ def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collectio
         check_statistics(own, model, len(more.get("held_out.cell", ())))
     more = {name: tensor for name, tensor in more.items() if name not in own}
     check = check_classifier if facts["estimator"] == "ParKClassifier" else check_regressor
-    check(facts, more, {"Q": Q, "e": e, "t": t})
+    lengths = {"Q": Q, "e": e, "t": t}
+    counts = more.get("jackknife.counts")
+    if counts is not None and counts.shape == (Q,):
+        lengths["b"] = sum(len(Z) * h for Z, h in zip(model.centers, counts.tolist(), strict=True))
+    check(facts, more, lengths)
 
 
 def check_statistics(own: Tensors, model: Model, h: int) -> None:
@@ -311,7 +338,7 @@ def check_features(facts: Facts, d: int) -> None:
 
 def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
     """Refuse prediction intervals that do not fit the model."""
-    intervals, one = facts["uncertainty"], facts["one_output"]
+    intervals, one = INTERVAL_DEFAULTS | facts["uncertainty"], facts["one_output"]
     require(facts["classes"] is None, "classes of a regressor must be null")
     require(not one or lengths["t"] == 1, "one_output must be false with several outputs")
     check_schema("uncertainty", intervals, INTERVALS)
@@ -320,11 +347,28 @@ def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
     names = (*TARGETS, *(INTERVAL_ENDS if INTERVAL_ENDS[0] in more else ()))
     rules = SCALES | (LEARNED_SCALE if learned else {}) | {"held_out.cell": TensorRule(WHOLE, "h")}
     rules |= {name: TensorRule(FLOATS, "h" if one else "ht") for name in names}
+    rules |= GUARANTEES[intervals["guarantee"]]
     check_tensors(more, rules, {**lengths, "G": len(LEVELS)})
+    check_guarantee(intervals["guarantee"], more)
     require(bool((more["ridge"] > 0).all()), "ridge must be > 0")
     for name in ("noise", "factors"):
         require(bool((more[name] >= 0).all()), f"{name} must be >= 0")
     check_below("held_out.cell", more["held_out.cell"], lengths["Q"])
+
+
+def check_guarantee(name: str, more: Tensors) -> None:
+    """Refuse rows behind a guarantee that do not belong to groups or cells."""
+    if name == "jackknife+":
+        counts, rows = more["jackknife.counts"], len(more["jackknife.residuals"])
+        require(bool((more["jackknife.residuals"] >= 0).all()), "jackknife.residuals must be >= 0")
+    elif name != "none":
+        counts, rows = more["scores.counts"], len(more["scores.values"])
+        check_below("scores.group_of_cell", more["scores.group_of_cell"], len(counts))
+        require(bool((more["scores.w"] > 0).all()), "scores.w must be > 0")
+    else:
+        return
+    fits = bool((counts >= 0).all()) and int(counts.sum()) == rows
+    require(fits, f"counts of rows behind the guarantee must add up to {rows}")
 
 
 def check_classifier(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:

@@ -13,6 +13,8 @@ from parkrr.planning.settings import (
     build_settings,
     check_keep_statistics,
     check_size,
+    count_choices,
     open_choices,
+    size_rows,
     tune_settings,
 )

@@ -95,6 +95,16 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
     )
 
 
+def count_choices(params: dict[str, Any]) -> int:
+    """How many numbers a fit with these parameters chooses by the error of its rows.
+
+    Kernel, lengthscale and penalty as far as they are open, and the intercept.
+    """
+    choices = open_choices(params, 1, 1)
+    several = len(choices.families) > 1
+    return several + choices.lengthscale + choices.penalty + bool(params["fit_intercept"])
+
+
 def build_settings(
     params: dict[str, Any], choices: OpenChoices, sizes: CellCounts, n: int, seed: int
 ) -> FitSettings:
@@ -220,6 +230,11 @@ def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread)
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         max_memory=check_bytes("max_memory", params["max_memory"]),
     )
+
+
+def size_rows(params: dict[str, Any], n: int) -> FitSize:
+    """The sizes of a fit of n rows whatever memory it takes."""
+    return size_fit({**params, "max_memory": None}, n, 1, 1, EVEN)
 
 
 def size_fit_of_sample(params: dict[str, Any], rows: ArraySource, n: int) -> FitSize:

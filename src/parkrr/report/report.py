@@ -117,7 +117,9 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
             if one["importance"] is not None
         ],
         losses=select((one for one in tried if "log loss" in one), ("by", "log loss")),
-        widths=select((one for one in tried if "width" in one), ("scale", "width")),
+        widths=select(
+            (one for one in tried if "width" in one), ("scale", "power", "width", "likelihood")
+        ),
         novelty=None if X is None else model._predictor().novelty(model._rows(X), model._cores),
         theory=theory_of(model, X) if several and X is not None else None,
     )

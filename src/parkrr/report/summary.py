@@ -43,6 +43,7 @@ def summarize(model: Any) -> Facts:
         "coarse_centers": 0 if coarse is None else len(coarse.centers),
         "precision": chosen["precision"],
         "uncertainty": model.chosen_.uncertainty,
+        "guarantee": getattr(model, "guarantee", "none"),
         "classes": None if classes is None else classes.tolist(),
         "validation": score(model.validation_rows_),
         "unconverged_cells": sum(not cell.converged for cell in model.report_),

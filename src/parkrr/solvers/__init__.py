@@ -11,6 +11,7 @@ from parkrr.solvers.direct import (
 from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan
 from parkrr.solvers.falkon import Falkon
 from parkrr.solvers.problem import (
+    Influence,
     LocalFit,
     LocalProblem,
     Shard,

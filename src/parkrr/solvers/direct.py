@@ -26,6 +26,7 @@ from parkrr.solvers.factors import (
     solve_triangular,
 )
 from parkrr.solvers.problem import (
+    Influence,
     LeaveOneOutBlock,
     LocalFit,
     LocalProblem,
@@ -86,7 +87,13 @@ def solve_exactly(problem: LocalProblem) -> LocalFit | None:
     gram = problem.sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
     jitter = statistics_jitter(len(gram), problem.ridge / problem.cell.total_weight)
     fit = solve_gram(
-        problem.K_mm(), gram, problem.ridge, jitter, problem.left_out(), problem.n_threads
+        problem.K_mm(),
+        gram,
+        problem.ridge,
+        jitter,
+        problem.left_out(),
+        problem.n_threads,
+        problem.keep_influence,
     )
     return fit and fit._replace(dtype=problem.centers.dtype)
 
@@ -98,6 +105,7 @@ def solve_gram(
     jitter: float,
     left_out: LeaveOneOutBlock | None,
     n_threads: int = 1,
+    keep_influence: bool = False,
 ) -> LocalFit | None:
     """The estimator from K'W[K, Y] (m, m + t); None if rounding left no positive system."""
     factor = Factor(K_mm, jitter, n_threads)
@@ -106,12 +114,17 @@ def solve_gram(
     if L is None:
         return None
     weights = factor.solve_t(torch.cholesky_solve(b, L))  # (m, t)
-    change = None
+    change = influence = None
     if left_out is not None:
         half = factor.solve(left_out.K.T)
         half = solve_triangular(L, half, upper=False, n_threads=n_threads)  # (r, h)
         change = left_out.change(weights, half)
-    return LocalFit(weights, 0, 0.0, True, factor.rescue, torch.float64, change)
+        if keep_influence:
+            half = solve_triangular(L.T, half, upper=True, n_threads=n_threads)
+            B = factor.solve_t(half)  # (m, h)
+            B = B if left_out.w is None else B * left_out.w
+            influence = Influence(B, left_out.Y - left_out.K @ weights + change)
+    return LocalFit(weights, 0, 0.0, True, factor.rescue, torch.float64, change, influence)
 
 
 def statistics_jitter(m: int, penalty: float) -> float:
@@ -140,13 +153,20 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
     L, rescue = regular_cholesky(build, noise, problem.n_threads)
     half = solve_triangular(L, Y, upper=False)  # not cholesky_solve, which copies L
     weights = solve_triangular(L.mT, half, upper=True)
-    change = None
-    if h := problem.n_left_out:
+    change = influence = None
+    if (h := problem.n_left_out) and problem.keep_influence:
+        # h_i(x) = k(x)' C e_i, and r_i / (1 - l_i) = alpha_i / c_ii.
+        last = torch.eye(cell.n_rows, dtype=L.dtype, device=L.device)[:, -h:]  # (n, h)
+        B = solve_triangular(L.mT, solve_triangular(L, last, upper=False), upper=True)
+        c = B[-h:].diagonal()[:, None]
+        influence = Influence(B, weights[-h:] / c)
+        change = weights[-h:] * (1 / c - noise[-h:, None])  # (h, t)
+    elif h:
         # With C = (K + D)^-1 = (L L')^-1 a residual is d_i alpha_i and 1 - l_i = d_i c_ii. The
         # last block of C is the inverse of that of L L', so a few rows at the end cost little.
         C = torch.cholesky_inverse(L[-h:, -h:])  # (h, h)
         change = weights[-h:] * (1 / C.diagonal() - noise[-h:])[:, None]  # (h, t)
-    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change)
+    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change, influence)
     return fit._replace(dtype=torch.float64) if problem.is_noisy(fit) else fit
 
 

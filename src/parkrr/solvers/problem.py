@@ -50,6 +50,16 @@ class LeaveOneOutBlock(NamedTuple):
         return (self.Y - self.K @ weights) * ((1 - free) / free)[:, None]
 
 
+class Influence(NamedTuple):
+    """How a fit changes at any row x when one of some rows is left out.
+
+    Its prediction falls by h_i(x) r_i / (1 - l_i), with h_i(x) = K(x, centres) B.
+    """
+
+    columns: Tensor  # (m, h)  B, the share of each row's target in the coefficients
+    changes: Tensor  # (h, t)  r_i / (1 - l_i), the residual of the fit without the row
+
+
 def leave_one_out_block(kernel: Kernel, rows: Block, Z: Tensor) -> LeaveOneOutBlock:
     """Rows to leave out in turn, against centres Z (m, d), in float64."""
     K = kernel(rows.X.double(), Z.double())
@@ -66,6 +76,7 @@ class LocalFit(NamedTuple):
     rescue: str  # what it needed: "", "jitter ...", "cut-off ...", "float64 products", ...
     dtype: torch.dtype  # in which predictions need their kernel values
     change: Tensor | None = None  # (h, t)  of predictions of the last rows, when left out
+    influence: Influence | None = None  # of the last rows, if asked for
 
 
 def zero_fit(Z: Tensor, t: int, n_left_out: int) -> LocalFit:
@@ -95,6 +106,7 @@ class LocalProblem:
     ridge: float  # lambda_q n_q = lambda n
     n_threads: int = 1
     n_left_out: int = 0  # rows at the end of the cell, to be predicted without themselves
+    keep_influence: bool = False  # whether to return their influence on all predictions
 
     def to(self, dtype: torch.dtype) -> "LocalProblem":
         """The same problem with products in that dtype."""

@@ -7,6 +7,7 @@ from parkrr.uncertainty.calibration import (
     calibration_from_dict,
     learn_calibration,
 )
+from parkrr.uncertainty.conformal import ConformalScores
 from parkrr.uncertainty.diagnostic_rows import (
     COVERAGE,
     DiagnosticRows,
@@ -21,11 +22,14 @@ from parkrr.uncertainty.diagnostic_rows import (
 )
 from parkrr.uncertainty.intervals import (
     FOLDS,
+    FORMER_POWER,
     LEVELS,
     SCALE_CENTERS,
     Intervals,
     Posterior,
+    calibrate_intervals,
     learn_intervals,
     schur_complement,
 )
+from parkrr.uncertainty.jackknife import JackknifePlus, keep_leave_one_out_fits
 from parkrr.uncertainty.predictor import Predictor

@@ -30,8 +30,7 @@ def regression_rows(
     mean = predicted[kept]
     columns = {"cell": left_out.cell[kept], "truth": left_out.Y[kept], "predicted": mean}
     if intervals.largest_coverage >= COVERAGE:
-        levels = intervals.end_levels(COVERAGE)
-        off = intervals.offsets(model, left_out.X[kept], levels, leave_out=True)  # (h, t, 2)
+        off = intervals.end_offsets(model, left_out.X[kept], COVERAGE, leave_out=True)  # (h, t, 2)
         columns |= {"lower": mean + off[..., 0], "upper": mean + off[..., 1]}
     return {name: values.cpu().numpy() for name, values in columns.items()}
 

@@ -77,13 +77,21 @@ class Predictor:
     def quantiles(self, X: Tensor, levels: Any, n_threads: int = 1) -> Array:
         """Quantiles of a new target, shape (n, l) or (n, t, l)."""
         intervals, levels = self.known_intervals, check_levels(levels)
-        off = self._map(lambda Z: intervals.offsets(self.model, Z, levels), X, n_threads)
+        if intervals.jackknife is not None:
+            raise ParameterError(
+                "guarantee must be 'none', 'split' or 'cell' to predict quantiles, got "
+                "'jackknife+', whose theorem is about both ends of an interval; use "
+                "predict_interval, or fit with another guarantee"
+            )
+        off = self._map(lambda Z: intervals.quantile_offsets(self.model, Z, levels), X, n_threads)
         return self.flatten(self.outputs(X, n_threads)[:, :, None] + off)
 
     def interval(self, X: Tensor, coverage: float, n_threads: int = 1) -> tuple[Array, Array]:
         """The ends of intervals that hold a new target with that probability."""
         self.check_coverage(coverage)
-        ends = self.quantiles(X, self.known_intervals.end_levels(float(coverage)), n_threads)
+        intervals, coverage = self.known_intervals, float(coverage)
+        off = self._map(lambda Z: intervals.end_offsets(self.model, Z, coverage), X, n_threads)
+        ends = self.flatten(self.outputs(X, n_threads)[:, :, None] + off)
         return ends[..., 0], ends[..., 1]
 
     def novelty(self, X: Tensor, n_threads: int = 1) -> Array:
@@ -97,13 +105,12 @@ class Predictor:
         return self.intervals
 
     def check_coverage(self, coverage: float) -> None:
-        """Refuse a coverage whose ends the leave-one-out rows cannot estimate."""
+        """Refuse a coverage whose ends cannot be estimated."""
         most = self.known_intervals.largest_coverage
         if not 0 < coverage <= most:
             raise ParameterError(
                 f"coverage must be above 0 and at most {most:.3f} after a fit with "
-                f"{int(self.known_intervals.n):,} leave-one-out rows, got {coverage!r}; fit more "
-                f"rows for a higher one"
+                f"{self.known_intervals.source}, got {coverage!r}; fit more rows for a higher one"
             )
 
     def _map(self, function: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Array:
