@@ -14,6 +14,7 @@ from parkrr.uncertainty.calibration import (
     calibration_from_dict,
     fit_calibration,
     learn_calibration,
+    rank_within,
 )
 from plain import PLAIN
 
@@ -230,3 +231,76 @@ def test_class_weights_hold_for_files_too(tmp_path):
 def test_a_class_weight_that_is_none_is_refused(given):
     with pytest.raises(ParameterError, match="class_weight must hold weights > 0"):
         settled(class_weight=given).fit(*rare(200))
+
+
+# Rare classes.
+
+
+def rare_rows(n, positives, seed):
+    """Rows of which so many are positive, more often where the first feature is large."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    chance = np.exp(2 * X[:, 0])
+    y = np.zeros(n, bool)
+    y[rng.choice(n, positives, replace=False, p=chance / chance.sum())] = True
+    return X, y
+
+
+def rare_model(seed, **changes):
+    given = {"kernel": Gaussian(1.0), "penalty": 1e-4, "n_cells": 1, "n_centers": 100}
+    return ParKClassifier(**{**PLAIN, "solver": "direct", **given, **changes}, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_eighteen_positives_in_eighteen_thousand_rows_keep_their_rate(seed):
+    X, y = rare_rows(18_000, 18, seed)
+    model = rare_model(seed).fit(X, y)
+    new_X, _ = rare_rows(5000, 5, 100 + seed)
+    mean = model.predict_proba(new_X)[:, 1].mean()
+    assert 0.7e-3 < mean < 1.4e-3
+    assert model.chosen_.uncertainty == "base rate"
+
+
+def test_too_few_rows_of_a_class_are_named_in_what_was_tried():
+    model = rare_model(0).fit(*rare_rows(4000, 6, 0))
+    tried = [one for one in model.chosen_.tried if one["step"] == "probabilities"]
+    assert [one["by"] for one in tried] == ["base rate"]
+    assert tried[0]["fewest rows"] == 6
+
+
+def test_a_rare_class_among_several_keeps_its_rate():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (6000, 2))
+    y = np.where(X[:, 0] > 0, "b", "a").astype(object)
+    y[rng.choice(6000, 12, replace=False)] = "c"
+    P = rare_model(0).fit(X, y).predict_proba(rng.uniform(-1, 1, (4000, 2)))
+    assert P[:, 2].mean() == pytest.approx(0.002, rel=0.4)
+
+
+def test_folds_and_draws_hold_every_class():
+    labels = np.repeat([0, 1], [1000, 8])
+    np.testing.assert_array_equal(np.bincount(rank_within(labels)[labels == 1] % 4), [2, 2, 2, 2])
+
+
+def test_the_mean_probability_is_the_share_of_each_class():
+    rng = np.random.default_rng(0)
+    F, labels = rng.normal(size=(500, 3)), rng.choice(3, 500, p=[0.9, 0.08, 0.02])
+    fitted = fit_calibration("base rate", F, labels, np.ones(500))
+    shares = (np.bincount(labels) + 1 / 3) / 501
+    np.testing.assert_allclose(fitted.probabilities(F).mean(0), shares, atol=1e-6)
+
+
+def test_validation_rows_are_a_sample_in_which_a_rare_class_is_as_rare():
+    X, y = rare_rows(2000, 15, 0)
+    model = rare_model(0).fit(X, y)
+    assert model.validation_rows_["truth"].sum() <= 8  # 3 of 15 are expected
+    assert model.report_[0].error == pytest.approx(2 * (15 / 2000) ** 0.5, rel=0.2)
+
+
+def test_a_rare_class_survives_saving(tmp_path):
+    X, y = rare_rows(2000, 15, 0)
+    model = rare_model(0).fit(X, y)
+    model.save(tmp_path / "m.park")
+    np.testing.assert_array_equal(
+        load(tmp_path / "m.park").predict_proba(X), model.predict_proba(X)
+    )

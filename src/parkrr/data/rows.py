@@ -165,6 +165,14 @@ class ArraySource:
         index = torch.cat([(~chosen).nonzero()[:, 0], last])
         return replace(self, index=index if self.index is None else self.index[index])
 
+    def move_to_end(self, chosen: Tensor) -> "ArraySource":
+        """The same rows in order, but those of an index where chosen (n,) is true at the end."""
+        index = (
+            torch.arange(len(self.X), device=self.X.device) if self.index is None else self.index
+        )
+        mine = chosen[index]
+        return replace(self, index=torch.cat([index[~mine], index[mine]]))
+
     def shards(self, count: int) -> "list[ArraySource]":
         """The rows cut into `count` runs of nearly equal length."""
         ends = [round(k * self.n_rows / count) for k in range(count + 1)]

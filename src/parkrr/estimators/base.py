@@ -578,7 +578,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 held = fold == FOLDS
                 held = held if w is None else held[check_weights(w, len(held)) > 0]
                 holdout = Holdout(torch.from_numpy(held))
-            outcome = fit_rows(self._move(rows), params, seed, columns, holdout)
+            classify = self._kind == "ParKClassifier"
+            outcome = fit_rows(self._move(rows), params, seed, columns, holdout, classify)
         self._keep(outcome)
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
@@ -786,6 +787,7 @@ def fit_rows(
     seed: int,
     columns: TableEncoder | None = None,
     holdout: Holdout | None = None,
+    classify: bool = False,
 ) -> FitOutcome:
     """Fit rows in memory; a holdout says which of them are validation rows."""
     given = rows
@@ -797,7 +799,7 @@ def fit_rows(
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
     settings, log = tune_settings(params, settings, choices, rows, holdout)
-    result = fit_park(settings, rows, holdout)
+    result = fit_park(settings, rows, holdout, classify)
     return FitOutcome(
         result=result,
         settings=settings,
@@ -870,7 +872,7 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
     if is_validation is not None and loaded.n_rows >= FEW_ROWS:
         holdout = Holdout(is_validation)
     params = subtract_memory(params, process_bytes())
-    outcome = fit_rows(loaded, params, seed, rows.columns, holdout)
+    outcome = fit_rows(loaded, params, seed, rows.columns, holdout, classify)
     return outcome._replace(classes=rows.target.classes)
 
 

@@ -580,14 +580,19 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         if len(self.classes_) == 1:
             return [], ""
         left_out = result.left_out
+        labels = class_indices(left_out.Y.cpu().numpy(), len(self.classes_))
         self.calibration_, losses = learn_calibration(
             predicted.cpu().numpy(),
-            class_indices(left_out.Y.cpu().numpy(), len(self.classes_)),
+            labels,
             left_out.weights.cpu().numpy(),
             settings.seed,
         )
         self.validation_rows_ = classification_rows(
             left_out, predicted, self.classes_, self.calibration_, settings.seed
         )
-        tried = [{"step": "probabilities", "by": k, "log loss": v} for k, v in losses.items()]
+        fewest = int(np.bincount(labels, minlength=len(self.classes_)).min())
+        tried = [
+            {"step": "probabilities", "by": k, "log loss": v, "fewest rows": fewest}
+            for k, v in losses.items()
+        ]
         return tried, self.calibration_.name

@@ -16,6 +16,7 @@ from parkrr.data import (
     ArraySource,
     CellRows,
     Holdout,
+    canonical_order,
     draw_indices,
     join_blocks,
     select_validation_rows,
@@ -54,6 +55,7 @@ COARSE_PENALTIES = PENALTIES[PENALTIES >= 1e-8]
 COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
 ASSIGN_ROWS = 2**16  # rows routed by one task
 LARGEST_TARGET = 1e150
+RARE_ROWS = 20  # leave-one-out rows of each class, if it has so many
 LEFT_OUT_VALUES = 2**24  # most kernel values of leave-one-out rows in one cell
 
 
@@ -132,29 +134,87 @@ class FitResult(NamedTuple):
     influence: list[Influence] | None = None  # of these rows in each cell, if it was kept
 
 
-def fit_park(settings: FitSettings, rows: ArraySource, holdout: Holdout | None = None) -> FitResult:
+def fit_park(
+    settings: FitSettings,
+    rows: ArraySource,
+    holdout: Holdout | None = None,
+    classify: bool = False,
+) -> FitResult:
     """Algorithm 1 on rows in memory.
 
     Validation rows get leave-one-out predictions: those of the holdout, or rows drawn at random,
-    or all if they are few.
+    or all if they are few. So do some more rows of rare classes.
     """
     start = time.perf_counter()
     if holdout is None:
         validation = select_validation_rows(rows, settings.seed) | (rows.n_rows < FEW_ROWS)  # (n,)
     else:
         validation = holdout.is_validation
+    added = torch.zeros_like(validation)
+    if classify and (holdout is None or (holdout.groups is None and not holdout.apart)):
+        added = select_rare_rows(rows, validation)
+    given = rows
     rows, model, scale = prepare_rows(settings, rows, validation)
 
     C = select_centroids(settings, rows, settings.seeds.centroids)  # (Q, e)  line 2
-    C, cells = divide_rows(settings, rows.move_last(validation), C)  # Q sources  lines 3-6
+    ordered = rows.move_last(validation)
+    if bool(added.any()):
+        ordered = ordered.move_to_end(added)
+    C, cells = divide_rows(settings, ordered, C)  # Q sources  lines 3-6
     partitioned = time.perf_counter()
 
+    validation = validation | added
     left_out = [int(validation[cell.index].sum()) for cell in cells]
     tasks = make_tasks(settings, cells, rows.total_weight, settings.seeds.cells, left_out)
     fitted = fit_cells(settings, tasks)  # lines 7-10
 
     seconds = (partitioned - start, time.perf_counter() - partitioned)
-    return collect(replace(model, centroids=C), fitted, scale, seconds)  # line 11
+    result = collect(replace(model, centroids=C), fitted, scale, seconds)  # line 11
+    if not classify:
+        return result
+    flags = [
+        added[cell.index][cell.n_rows - task.n_left_out :]
+        for task, cell in zip(tasks, cells, strict=True)
+    ]
+    kept = replace(result.left_out, added=torch.cat(flags))
+    return result._replace(left_out=restore_shares(kept, given))
+
+
+def select_rare_rows(rows: ArraySource, validation: Tensor) -> Tensor:
+    """More rows to leave out, (n,), so that there are `RARE_ROWS` of each class if it has so many.
+
+    The same rows in whatever order they arrive.
+    """
+    label = class_numbers(rows.block(slice(None)).Y)
+    n_rows, n_chosen = (
+        torch.bincount(part, minlength=int(label.max()) + 1) for part in (label, label[validation])
+    )
+    missing = n_rows.clamp_max(RARE_ROWS) - n_chosen  # (k,)
+    added = torch.zeros_like(validation)
+    if not bool((missing > 0).any()):
+        return added
+    order = canonical_order(rows)
+    for k in (missing > 0).nonzero()[:, 0].tolist():
+        own = order[(label[order] == k) & ~validation[order]]
+        added[own[: int(missing[k])]] = True
+    return added
+
+
+def restore_shares(left_out: LeaveOneOutRows, rows: ArraySource) -> LeaveOneOutRows:
+    """Leave-one-out rows with weights by which each class has its share of all rows."""
+    _, Y, w = rows.block(slice(None))
+    own, label = class_numbers(left_out.Y), class_numbers(Y)
+    k = max(int(own.max()), int(label.max())) + 1
+    w = torch.ones_like(label, dtype=torch.float64) if w is None else w.double()
+    total = torch.zeros(k, dtype=torch.float64, device=w.device).index_add_(0, label, w)
+    kept = torch.zeros_like(total).index_add_(0, own, left_out.weights)
+    factor = (total / total.sum()) / (kept / kept.sum()).clamp_min(1e-300)
+    return replace(left_out, w=left_out.weights * factor[own])
+
+
+def class_numbers(Y: Tensor) -> Tensor:
+    """The class of rows with targets Y (n, t), one score for two classes, shape (n,)."""
+    return (Y[:, 0] > 0).long() if Y.shape[1] == 1 else Y.argmax(1)
 
 
 def fit_leaving_out(settings: FitSettings, seen: ArraySource, others: ArraySource) -> FitResult:

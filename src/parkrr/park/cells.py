@@ -166,6 +166,7 @@ class LeaveOneOutRows:
     w: Tensor | None  # (h,)
     cell: Tensor  # (h,)  in ascending order
     change: Tensor  # (h, t)  prediction of their own cell less that of its fit without the row
+    added: Tensor | None = None  # (h,)  rows beyond a random sample, of rare classes
 
     @property
     def weights(self) -> Tensor:

@@ -100,7 +100,10 @@ INTERVALS = define(
 # Of files from before these existed.
 INTERVAL_DEFAULTS = {"power": FORMER_POWER, "equal_tails": False, "guarantee": "none"}
 AFFINE = define(
-    "affine", name=Literal["temperature", "platt"], factor=list[float], offset=list[float]
+    "affine",
+    name=Literal["temperature", "platt", "base rate"],
+    factor=list[float],
+    offset=list[float],
 )
 ISOTONIC = define("isotonic", name=str, scores=list[list[float]], values=list[list[float]])
 

@@ -54,7 +54,8 @@ class Chosen(NamedTuple):
         Seconds that each step of the search took.
     uncertainty : str
         How the width of prediction intervals varies, "constant", "posterior" or "learned"; for a
-        classifier how scores become probabilities, "temperature", "platt" or "isotonic".
+        classifier how scores become probabilities, "temperature", "platt", "isotonic" or
+        "base rate".
     """
 
     params: dict[str, Any]

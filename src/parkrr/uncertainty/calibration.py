@@ -2,10 +2,12 @@
 
 Three maps are compared by log-loss: one factor for all scores (temperature), a factor and an
 offset for each class (Platt), and any increasing function (isotonic). The one that is best on rows
-it was not fitted to is fitted again to all of them. Start at :func:`learn_calibration`.
+it was not fitted to is fitted again to all of them. With too few rows of a class it is one factor
+for all scores, and offsets with which the mean probability of every class is its share of the rows
+(base rate). Start at :func:`learn_calibration`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -19,7 +21,9 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 FOLDS = 4
 VALUES = 2**21  # scores that are used: all rows of two classes, 10,000 of 200
-PLATT_ROWS = 20  # per class, on average
+PLATT_ROWS = 20  # per class; with fewer the factor of a class is noise
+BASE_RATE_STEPS = 50  # each brings mean probabilities closer to shares; a few are enough
+BASE_RATE_PENALTY = 1.0  # rows: what keeps the factor near 1 where few rows of a class decide it
 COMPARED_ROWS = 30  # with fewer rows one factor is all that is learned
 ISOTONIC_ROWS = 1000  # per class, at least; with fewer the shape is noise
 ISOTONIC_CLASSES = 20  # at most; with more, each fit has few rows
@@ -39,7 +43,8 @@ class Affine:
     factor, offset
         Shape (t,) each.
     name
-        "temperature" if there is one factor and no offset, else "platt".
+        "temperature" if there is one factor and no offset, "base rate" if there is one factor and
+        offsets keep the share of each class, else "platt".
     """
 
     factor: Array
@@ -129,21 +134,31 @@ def learn_calibration(
 ) -> tuple[Calibration, dict[str, float]]:
     """The best map from scores F (h, t) to probabilities, and the log-loss of each.
 
-    `labels` (h,) are numbers of classes, `w` (h,) weights of mean one.
+    `labels` (h,) are numbers of classes, `w` (h,) weights of mean one, by which classes have the
+    shares that they have among all rows.
     """
     from sklearn.metrics import log_loss  # noqa: PLC0415 - slow to import
 
-    drawn = np.random.default_rng(seed).permutation(len(F))[: max(1, VALUES // F.shape[1])]
-    F, labels, w = F[drawn], labels[drawn], w[drawn]
-    counts = np.bincount(labels, minlength=max(2, F.shape[1]))
+    n_classes, most = max(2, F.shape[1]), max(1, VALUES // F.shape[1])
+    order = np.random.default_rng(seed).permutation(len(F))
+    rank = rank_within(labels[order])
+    if len(F) > most:  # as many of each class, rare ones in full, with the weight of all
+        drawn = np.argsort(rank, kind="stable")[:most]
+        order, rank = order[drawn], rank[drawn]
+        kept = np.bincount(labels[order], w[order], n_classes).clip(1e-300)
+        w = w * (np.bincount(labels, w, n_classes) / kept)[labels]
+    F, labels, w = F[order], labels[order], w[order]
+    counts = np.bincount(labels, minlength=n_classes)
     names = ["temperature"]
-    if len(F) >= PLATT_ROWS * len(counts):
+    if counts.min() < PLATT_ROWS and len(F) >= COMPARED_ROWS:
+        names = ["base rate"]
+    if counts.min() >= PLATT_ROWS or (n_classes > 2 and len(F) >= PLATT_ROWS * n_classes):
         names.append("platt")
     if len(counts) <= ISOTONIC_CLASSES and counts.min() >= ISOTONIC_ROWS:
         names.append("isotonic")
     losses = {}
     if len(F) >= COMPARED_ROWS:
-        fold, P = np.arange(len(F)) % FOLDS, np.empty((len(F), len(counts)))
+        fold, P = rank % FOLDS, np.empty((len(F), len(counts)))
         for name in names:
             for k in range(FOLDS):
                 train, test = fold != k, fold == k
@@ -156,6 +171,15 @@ def learn_calibration(
     return fit_calibration(best, F, labels, w), losses
 
 
+def rank_within(labels: Labels) -> Labels:
+    """How many rows of the same class come before each, shape (h,)."""
+    order = np.argsort(labels, kind="stable")
+    counts = np.bincount(labels)
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rank
+
+
 def fit_calibration(name: str, F: Array, labels: Labels, w: Array) -> Calibration:
     """The map of that kind of least log-loss on these rows."""
     return fit_isotonic(F, labels, w) if name == "isotonic" else fit_affine(name, F, labels, w)
@@ -164,9 +188,10 @@ def fit_calibration(name: str, F: Array, labels: Labels, w: Array) -> Calibratio
 def fit_affine(name: str, F: Array, labels: Labels, w: Array) -> Affine:
     """Newton's method would need second derivatives of up to 2,000 numbers; L-BFGS does not."""
     scores, classes, weights = (torch.from_numpy(array) for array in (F, labels, w / w.sum()))
-    t = 1 if name == "temperature" else F.shape[1]
+    t = F.shape[1] if name == "platt" else 1
     log_factor = torch.zeros(t, dtype=torch.float64, requires_grad=True)
-    offset = torch.zeros(F.shape[1], dtype=torch.float64, requires_grad=name == "platt")
+    offset = torch.zeros(F.shape[1], dtype=torch.float64, requires_grad=name != "temperature")
+    factor_penalty = BASE_RATE_PENALTY if name == "base rate" else OFFSET_PENALTY
     optimizer = torch.optim.LBFGS(
         [p for p in (log_factor, offset) if p.requires_grad],
         max_iter=50,
@@ -180,15 +205,29 @@ def fit_affine(name: str, F: Array, labels: Labels, w: Array) -> Affine:
         D = scores * log_factor.exp() + offset
         D = torch.cat([torch.zeros_like(D), D], 1) if F.shape[1] == 1 else D
         each = torch.nn.functional.cross_entropy(D, classes, reduction="none")
-        size = offset.square().sum() + log_factor.square().sum()
-        total: Tensor = weights @ each + OFFSET_PENALTY * size / len(F)
+        size = OFFSET_PENALTY * offset.square().sum() + factor_penalty * log_factor.square().sum()
+        total: Tensor = weights @ each + size / len(F)
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
     with torch.enable_grad():
         optimizer.step(loss)  # type: ignore[no-untyped-call]
     factor = log_factor.detach().exp().expand(F.shape[1]).numpy().copy()
-    return Affine(factor, offset.detach().numpy().copy(), name)
+    fitted = Affine(factor, offset.detach().numpy().copy(), name)
+    return keep_base_rate(fitted, F, labels, w) if name == "base rate" else fitted
+
+
+def keep_base_rate(fitted: Affine, F: Array, labels: Labels, w: Array) -> Affine:
+    """The same with offsets for which the mean probability of each class is its share."""
+    n_classes = max(2, F.shape[1])
+    shares = (np.bincount(labels, w, n_classes) + SMOOTHING / n_classes) / (w.sum() + SMOOTHING)
+    for _ in range(BASE_RATE_STEPS):
+        step = np.log(shares) - np.log((w @ fitted.probabilities(F) / w.sum()).clip(1e-300))
+        step = step[1:] - step[:1] if F.shape[1] == 1 else step
+        fitted = replace(fitted, offset=fitted.offset + step)
+        if np.abs(step).max() < 1e-6:
+            break
+    return fitted
 
 
 def fit_isotonic(F: Array, labels: Labels, w: Array) -> Isotonic:

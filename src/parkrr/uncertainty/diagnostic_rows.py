@@ -55,9 +55,12 @@ def classification_rows(
 
 
 def diagnostic_positions(left_out: LeaveOneOutRows, seed: int) -> Tensor:
-    """Which of the leave-one-out rows are kept, in order."""
-    kept = draw_indices(len(left_out.Y), ROWS, seed).sort().values
-    return kept.to(left_out.Y.device)
+    """Which of the leave-one-out rows are kept, in order: a random sample of all rows."""
+    if left_out.added is None:
+        return draw_indices(len(left_out.Y), ROWS, seed).sort().values.to(left_out.Y.device)
+    sample = (~left_out.added).nonzero()[:, 0]
+    kept = draw_indices(len(sample), ROWS, seed).sort().values
+    return sample[kept.to(sample.device)]
 
 
 def mark_rows(X: Tensor) -> Tensor:
