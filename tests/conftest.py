@@ -14,6 +14,7 @@ SLOW = (
     "estimators/test_sklearn.py",
     "out_of_core/test_lease.py",
     "estimators/test_target_encoding.py",
+    "out_of_core/test_rounding.py",
     "package/test_golden.py",
     "park/test_batches.py",
     "parkrr/estimators/base.py",

@@ -68,7 +68,8 @@ def decided(table, tmp_path, **changes):
 def passes(found, folder, engine=None, n_groups=1):
     folder.mkdir(exist_ok=True)
     settings = replace(found.settings, shown=False, engine=engine or LocalEngine())
-    checkpoint, sizes = Checkpoint(str(folder)), {"n_slices": 5, "n_groups": n_groups}
+    checkpoint = Checkpoint(str(folder))
+    sizes = {"n_slices": 5, "n_groups": n_groups, "n_sorted": 5, "max_bytes": 1e9}
     return fit_from_statistics(found.unfitted, settings, found.rows, checkpoint, **sizes)
 
 
@@ -190,7 +191,7 @@ def test_falkon_on_disk_is_the_nystrom_estimator_of_every_cell(table, tmp_path):
 def test_a_cell_on_disk_holds_exactly_the_rows_routed_to_it(table, tmp_path):
     found = decided(table, tmp_path, solver="falkon")
     checkpoint = Checkpoint(str(tmp_path))
-    disk_cells = sort_rows(found.unfitted, found.settings, found.rows, checkpoint, n_slices=4)
+    disk_cells = sort_rows(found.unfitted, found.settings, found.rows, checkpoint, 4, range(8))
     cells = [cell.load() for cell in disk_cells]
     X, y = (torch.from_numpy(a) for a in rows(12_000))
     model = found.unfitted.model

@@ -35,10 +35,11 @@ os.environ.update(
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from ondisk import frame, on_disk, write  # noqa: E402
+from ondisk import frame, on_disk, rows, write  # noqa: E402
 from parkrr import scan_parquet  # noqa: E402
 from parkrr.data.storage import open_folder  # noqa: E402
 from parkrr.errors import CheckpointError  # noqa: E402
+from parkrr.kernels import Gaussian  # noqa: E402
 from parkrr.out_of_core.checkpoint import Checkpoint  # noqa: E402
 from parkrr.runtime.ray_engine import FIRST_MEMORY, Attempt, RayEngine  # noqa: E402
 from plain import plain  # noqa: E402
@@ -180,6 +181,17 @@ def test_a_fit_from_files_is_the_local_one(cluster, tmp_path):
     remote = on_disk(tmp_path / "ray", engine="ray").fit(table)
     for a, b in zip(local.model_.weights, remote.model_.weights, strict=True):
         assert torch.equal(a, b)
+
+
+def test_cells_that_need_their_rows_again_are_the_local_ones(cluster, tmp_path):
+    X, _ = rows(4000)
+    smooth = np.sin(X[:, 0]) + 0.3 * X[:, 1] * X[:, 2]
+    table = scan_parquet(write(tmp_path / "rows", 4000, y=smooth), target="y")
+    settings = {"kernel": Gaussian(3.0), "penalty": 1e-16}
+    local = on_disk(tmp_path / "local", **settings).fit(table)
+    remote = on_disk(tmp_path / "ray", engine="ray", **settings).fit(table)
+    assert any("falkon in float64" in cell.rescue for cell in remote.report_)
+    np.testing.assert_array_equal(remote.predict(frame()), local.predict(frame()))
 
 
 def test_nodes_that_share_a_bucket_and_no_folder_give_the_local_fit(cluster, s3, tmp_path):

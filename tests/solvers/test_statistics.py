@@ -59,6 +59,16 @@ def test_a_larger_ridge_is_tried_only_on_request():
     assert solve_statistics(KERNEL, Z, gram, **tiny) is None
     fit = solve_statistics(KERNEL, Z, gram, raise_ridge=True, **tiny)
     assert bool(torch.isfinite(fit.weights).all())
+    assert "ridge raised" in fit.rescue
+
+
+@pytest.mark.parametrize("ridge", [1e-300, 1e-30, 1e-12])
+def test_a_larger_ridge_always_ends_with_a_solution(ridge):
+    Z = X[:15]
+    gram = gram_of(KERNEL, Z, X, Y, W)
+    gram[:, :15] -= 1e-6 * KERNEL(Z, Z)
+    fit = solve_statistics(KERNEL, Z, gram, ridge, 60.0, raise_ridge=True)
+    assert bool(torch.isfinite(fit.weights).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

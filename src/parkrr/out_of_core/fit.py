@@ -48,6 +48,7 @@ from parkrr.planning import (
     tune_settings,
 )
 from parkrr.runtime import LocalEngine, as_engine, check_device, move_to_device
+from parkrr.solvers import smallest_penalty
 from parkrr.tuning import TuningLog
 
 SAMPLE_ROWS = 2000  # that are kept, for importances
@@ -214,11 +215,26 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     unfitted = prepare_model(settings, sample, n_left_out)
     if choices.penalty:  # lambda n stays the same as rows are added
         penalty = settings.penalty * seen.n_rows / (share_kept * rows.n_rows)
+        if settings.solver != "falkon":
+            penalty = bound_penalty(penalty, unfitted, log)
         settings = replace(settings, penalty=penalty)
     settings = replace(settings, metric=unfitted.model.metric)
     statistics_bytes = 8 * sum(statistics_lengths(unfitted.sizes, unfitted.n_outputs))
     sizes = replace(sizes, n_groups=count_passes(sizes, statistics_bytes))
     return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
+
+
+def bound_penalty(penalty: float, unfitted: UnfittedModel, log: TuningLog) -> float:
+    """An automatic penalty, or the smallest that the statistics of every cell can carry.
+
+    It was chosen on cells whose every row may be a centre, which need no statistics: 5e-14 for
+    200,000 rows of houseelectric, where no cell could be solved.
+    """
+    total = sum(unfitted.sizes)  # lambda_q is lambda / rho_q, and rho_q the share of the centres
+    least = max(smallest_penalty(m) * m / total for m in unfitted.sizes)
+    if penalty < least:
+        log.tried.append({"step": "statistics", "penalty": least, "instead_of": penalty})
+    return max(penalty, least)
 
 
 def run_until_kept(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
@@ -241,18 +257,27 @@ def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
     if settings.engine is settings.engine.local:  # no more threads than there is memory for
         engine = LocalEngine(min(settings.engine.cores, sizes.n_workers))
         settings = replace(settings, engine=engine)
+    n_sorted = -(-rows.n_rows // sizes.sort_rows)
     if settings.solver == "falkon":
         return fit_from_sorted_rows(
             decided.unfitted,
             settings,
             rows,
             checkpoint,
-            n_slices=-(-rows.n_rows // sizes.sort_rows),
+            n_slices=n_sorted,
             max_bytes=sizes.room,
             n_left_out=sizes.n_left_out,
         )
-    counts = {"n_slices": sizes.n_slices, "n_groups": sizes.n_groups}
-    return fit_from_statistics(decided.unfitted, settings, rows, checkpoint, **counts)
+    return fit_from_statistics(
+        decided.unfitted,
+        settings,
+        rows,
+        checkpoint,
+        n_slices=sizes.n_slices,
+        n_groups=sizes.n_groups,
+        n_sorted=n_sorted,
+        max_bytes=sizes.room,
+    )
 
 
 def describe_job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str, Any]:

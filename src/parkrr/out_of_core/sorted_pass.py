@@ -2,11 +2,13 @@
 
 Each slice of the table is a task that maps its rows, sorts them by cell and writes them to a file
 (:func:`sort_slice`); a cell is then a part of each of these files. Cells are fitted as those in
-memory are (:func:`parkrr.park.cells.fit_cell`), one a core at a time.
+memory are (:func:`parkrr.park.cells.fit_cell`), one a core at a time. So are single cells that a
+pass for statistics could not solve (:func:`refit_from_rows`).
 """
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,12 +17,22 @@ import numpy as np
 import torch
 
 from parkrr.data import VALIDATION_SHARE, ArraySource, EncodedTable, group_by_cell, join_blocks
-from parkrr.errors import ParameterError
+from parkrr.errors import CellError, NotFiniteError, ParameterError
 from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 from parkrr.out_of_core.unfitted_model import SliceTask, UnfittedModel, publish_cells, read_cells
-from parkrr.park import CellTask, FitResult, FitSettings, collect, fit_cell, make_tasks
+from parkrr.park import (
+    CellResult,
+    CellTask,
+    FitResult,
+    FitSettings,
+    collect,
+    fit_cell,
+    local_penalty,
+    make_tasks,
+)
 from parkrr.planning import SORT_COPIES
 from parkrr.runtime import move_to_device, torch_threads
+from parkrr.solvers import Direct
 
 
 @dataclass(frozen=True)
@@ -40,12 +52,16 @@ class DiskCell:
         return sum(count for _, _, count, _ in self.parts)
 
     @property
+    def columns(self) -> int:
+        return self.width + self.n_outputs + 1
+
+    @property
     def row_bytes(self) -> int:
-        return (self.width + self.n_outputs + 1) * np.dtype(self.dtype).itemsize
+        return self.columns * np.dtype(self.dtype).itemsize
 
     def load(self) -> ArraySource:
         """Its rows in memory, in random order, so that the last ones stand for all."""
-        columns = self.width + self.n_outputs + 1
+        columns = self.columns
         parts = [
             self.checkpoint.read(name, start * columns, [count * columns], [check], self.dtype)
             for name, start, count, check in self.parts
@@ -74,7 +90,8 @@ def fit_from_sorted_rows(
     predictions.
     """
     start = time.perf_counter()
-    cells = sort_rows(unfitted, settings, rows, checkpoint, n_slices)
+    numbers = range(len(unfitted.model.centroids))
+    cells = sort_rows(unfitted, settings, rows, checkpoint, n_slices, numbers)
     row_bytes, largest = SORT_COPIES * cells[0].row_bytes, max(cell.n_rows for cell in cells)
     if largest * row_bytes > max_bytes:
         raise ParameterError(
@@ -97,47 +114,93 @@ def fit_from_sorted_rows(
     return collect(unfitted.model, results, unfitted.scale, seconds)
 
 
+def refit_from_rows(
+    unfitted: UnfittedModel,
+    settings: FitSettings,
+    rows: EncodedTable,
+    checkpoint: Checkpoint,
+    numbers: Sequence[int],
+    *,
+    n_slices: int,
+    max_bytes: float,
+    ridge: float,
+) -> list[CellResult]:
+    """The cells of these numbers, fitted to their rows with the ridge they were meant to have.
+
+    Cells whose rows do not fit into `max_bytes`, and those on which FALKON does not converge, are
+    not among the results. For the others one more pass sorts their rows.
+    """
+    if not numbers:
+        return []
+    cells = sort_rows(unfitted, settings, rows, checkpoint, n_slices, numbers)
+    seeds = np.random.default_rng(settings.seed).integers(2**31, size=len(unfitted.sizes))
+    tasks = []
+    for q, cell in zip(numbers, cells, strict=True):
+        # In float64, whatever the files are.
+        if SORT_COPIES * 8 * cell.columns * cell.n_rows > max_bytes:
+            continue
+        lambda_q = local_penalty(ridge, cell.total_weight)
+        m_q, h_q = unfitted.sizes[q], min(unfitted.counts[q], int(VALIDATION_SHARE * cell.n_rows))
+        why = "its statistics left no solution"
+        tasks.append(
+            CellTask(q, cell, settings.kernel, Direct(), why, m_q, lambda_q, int(seeds[q]), 1, h_q)
+        )
+    work = partial(refit_and_publish, checkpoint)
+    fitted = zip(tasks, checkpoint.run(settings, "fitting cells again", work, tasks), strict=True)
+    results = [
+        read_cells(checkpoint, task.name, facts, unfitted, task.q)[0]
+        for task, facts in fitted
+        if facts["cells"]
+    ]
+    return [cell for cell in results if cell.report.converged]
+
+
 def sort_rows(
     unfitted: UnfittedModel,
     settings: FitSettings,
     rows: EncodedTable,
     checkpoint: Checkpoint,
     n_slices: int,
+    numbers: Sequence[int],
 ) -> list[DiskCell]:
-    """The cells of all centroids, from slices that were sorted before or are sorted now."""
-    Q = len(unfitted.model.centroids)
+    """The cells of these numbers, from slices that were sorted before or are sorted now."""
     slices = enumerate(rows.slices(n_slices))
+    Q = len(unfitted.model.centroids)
     tasks = [SliceTask(f"sorted-{k:05d}", part, 0, Q) for k, part in slices]
-    work = partial(sort_slice, unfitted, checkpoint)
+    work = partial(sort_slice, unfitted, checkpoint, numbers)
     facts = checkpoint.run(settings, "sorting rows", work, tasks)
     names = [task.name for task in tasks]
-    counts = np.array([slice_facts["counts"] for slice_facts in facts])  # (slices, Q)
-    weights = np.array([slice_facts["weights"] for slice_facts in facts]).sum(0)  # (Q,)
-    checks = np.array([slice_facts["checks"] for slice_facts in facts])  # (slices, Q)
+    counts = np.array([slice_facts["counts"] for slice_facts in facts])  # (slices, cells)
+    weights = np.array([slice_facts["weights"] for slice_facts in facts]).sum(0)  # (cells,)
+    checks = np.array([slice_facts["checks"] for slice_facts in facts])  # (slices, cells)
     starts = counts.cumsum(1) - counts
-    parts = np.stack([starts, counts, checks], -1)  # (slices, Q, 3)
+    parts = np.stack([starts, counts, checks], -1)  # (slices, cells, 3)
     return [
         DiskCell(
             checkpoint,
-            tuple((name, *part) for name, part in zip(names, parts[:, q].tolist(), strict=True)),
-            float(weights[q]),
+            tuple((name, *part) for name, part in zip(names, parts[:, k].tolist(), strict=True)),
+            float(weights[k]),
             unfitted.width,
             unfitted.n_outputs,
             str(unfitted.model.centroids.dtype).removeprefix("torch."),
             unfitted.device,
         )
-        for q in range(Q)
+        for k in range(len(numbers))
     ]
 
 
-def sort_slice(unfitted: UnfittedModel, checkpoint: Checkpoint, task: SliceTask) -> dict[str, Any]:
-    """Publish the rows of a slice by cell: mapped features, targets, weight."""
+def sort_slice(
+    unfitted: UnfittedModel, checkpoint: Checkpoint, cells: Sequence[int], task: SliceTask
+) -> dict[str, Any]:
+    """Publish the rows of a slice by cell, of these cells: mapped features, targets, weight."""
     unfitted = unfitted.on_device()
     with torch_threads(1):
         rows = join_blocks([unfitted.prepare(block) for block in task.rows.blocks()])
         cell_of = unfitted.model.assign(rows.X)
     order, counts = group_by_cell(cell_of, len(unfitted.model.centroids))
-    w = rows.Y.new_ones(len(order)) if rows.w is None else rows.w
+    parts = torch.split(order, counts)
+    order, counts = torch.cat([parts[q] for q in cells]), [counts[q] for q in cells]
+    w = rows.Y.new_ones(rows.n_rows) if rows.w is None else rows.w
     table = torch.cat([rows.X, rows.Y.to(rows.X), w[:, None].to(rows.X)], 1)[order]
     weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(table[:, -1], counts)]
     numbers = table.cpu().numpy()
@@ -152,3 +215,15 @@ def fit_and_publish(checkpoint: Checkpoint, task: CellTask) -> dict[str, Any]:
     with torch_threads(1):
         cell = move_to_device(fit_cell(task), "cpu")
     return publish_cells(checkpoint, task.name, [cell], own_rows=True)
+
+
+def refit_and_publish(checkpoint: Checkpoint, task: CellTask) -> dict[str, Any]:
+    """Fit a cell and publish it, or that rounding got in the way here as well."""
+    try:
+        return fit_and_publish(checkpoint, task)
+    except CellError as error:
+        if not isinstance(error.__cause__, NotFiniteError):
+            raise
+    facts: dict[str, Any] = {"own_rows": True, "cells": []}
+    checkpoint.publish(task.name, np.empty(0), facts)
+    return facts

@@ -3,7 +3,9 @@
 A sample of rows gave centroids and centres (:mod:`.unfitted_model`). Every slice of the table is
 a task that assigns its rows to cells and adds K'W[K, Y] to the statistics of these
 (:func:`add_up_slice`). Then consecutive cells are tasks that add up the slices in order and solve
-(:func:`solve_cells`). So the result depends neither on where a task ran nor on how often.
+(:func:`solve_cells`). So the result depends neither on where a task ran nor on how often. Cells
+whose statistics leave no solution at their ridge are fitted to their rows, as those in memory are,
+or keep a larger ridge.
 """
 
 import math
@@ -19,10 +21,12 @@ from torch import Tensor
 from parkrr.data import EncodedTable, cut_evenly, group_by_cell
 from parkrr.errors import CellError
 from parkrr.out_of_core.checkpoint import Checkpoint, checksums
+from parkrr.out_of_core.sorted_pass import refit_from_rows
 from parkrr.out_of_core.unfitted_model import SliceTask, UnfittedModel, publish_cells, read_cells
 from parkrr.park import CellReport, CellResult, FitResult, FitSettings, collect, local_penalty
 from parkrr.runtime import torch_threads
 from parkrr.solvers import (
+    RAISED,
     add_gram,
     fill_lower,
     leave_one_out_block,
@@ -81,8 +85,14 @@ def fit_from_statistics(
     *,
     n_slices: int,
     n_groups: int,
+    n_sorted: int,
+    max_bytes: float,
 ) -> FitResult:
-    """The fit in `n_groups` passes of `n_slices` tasks, each pass for some of the cells."""
+    """The fit in `n_groups` passes of `n_slices` tasks, each pass for some of the cells.
+
+    Cells that need their rows again are sorted in `n_sorted` tasks, and a core may use `max_bytes`
+    for one of them.
+    """
     start = time.perf_counter()
     lengths = statistics_lengths(unfitted.sizes, unfitted.n_outputs)
     slices = rows.slices(n_slices)
@@ -116,6 +126,18 @@ def fit_from_statistics(
     solved = checkpoint.run(settings, "solving cells", solve, to_solve, unit="cells")
     for task, facts in zip(to_solve, solved, strict=True):
         cells += read_cells(checkpoint, task.name, facts, unfitted, task.first)
+    refitted = refit_from_rows(
+        unfitted,
+        settings,
+        rows,
+        checkpoint,
+        [cell.report.cell for cell in cells if RAISED in cell.report.rescue],
+        n_slices=n_sorted,
+        max_bytes=max_bytes,
+        ridge=ridge,
+    )
+    for cell in refitted:
+        cells[cell.report.cell] = cell
     seconds = (passed - start, time.perf_counter() - passed)
     return collect(unfitted.model, cells, unfitted.scale, seconds)
 
@@ -187,9 +209,10 @@ def solve_cells(
                 ridge,
                 max(n_q, 1.0),
                 left_out=leave_one_out_block(kernel, left_out[q], Z),
+                raise_ridge=True,
             )
             if fit is None:
-                reason = "rounding left no solution; raise penalty, or use precision='float64'"
+                reason = "its statistics must be finite; scale features, target or weights"
                 raise CellError(q, int(n_q), reason)
             report = CellReport(
                 cell=q,

@@ -7,6 +7,7 @@ from parkrr.solvers.direct import (
     choose_solver,
     leave_one_out_errors,
     penalty_path,
+    smallest_penalty,
 )
 from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan
 from parkrr.solvers.falkon import Falkon
@@ -23,4 +24,4 @@ from parkrr.solvers.problem import (
     needs_float64,
     zero_fit,
 )
-from parkrr.solvers.statistics import solve_statistics
+from parkrr.solvers.statistics import RAISED, solve_statistics
