@@ -199,12 +199,12 @@ def classifier_temperature(folder):
 
 
 def classifier_platt(folder):
-    """Four classes with words for labels, one of them rare, weights of classes and of rows."""
+    """Four classes with words for labels, one of them rarer, weights of classes and of rows."""
     rng = np.random.default_rng(15)
-    X = rng.normal(size=(2500, 2))
-    sharp = [0 * X[:, 0] + 1.5, 3 * X[:, 1] - 1, -X[:, 1], 6 * X[:, 0] - 9]  # the last most of all
-    at = (np.stack(sharp, 1) + rng.gumbel(size=(2500, 4))).argmax(1)
-    labels, w = np.array(["a", "b", "c", "rare"])[at], rng.uniform(0.5, 1.5, size=2500)
+    X = rng.normal(size=(4000, 2))
+    sharp = [0 * X[:, 0] + 1.5, 3 * X[:, 1] - 1, -X[:, 1], 6 * X[:, 0] - 7]  # the last most of all
+    at = (np.stack(sharp, 1) + rng.gumbel(size=(4000, 4))).argmax(1)
+    labels, w = np.array(["a", "b", "c", "rare"])[at], rng.uniform(0.5, 1.5, size=4000)
     how = {"n_cells": 3, "n_centers": 200, "class_weight": "balanced"}
     model = ParKClassifier(Matern(1.0), **how, **FIXED)
     model.fit(X, labels, sample_weight=w)
