@@ -15,6 +15,7 @@ SLOW = (
     "out_of_core/test_lease.py",
     "estimators/test_target_encoding.py",
     "out_of_core/test_rounding.py",
+    "estimators/test_validation_rows.py",
     "package/test_golden.py",
     "park/test_batches.py",
     "parkrr/estimators/base.py",

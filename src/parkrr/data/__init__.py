@@ -32,7 +32,7 @@ from parkrr.data.encoders import (
     is_category,
     largest_width,
 )
-from parkrr.data.holdout import Holdout
+from parkrr.data.holdout import Holdout, hold_out
 from parkrr.data.parquet import (
     BLOCK_BYTES,
     ParquetTable,

@@ -24,6 +24,11 @@ class Holdout:
     groups: Tensor | None = None  # (n,)  numbers of groups, which are left out as a whole
     apart: bool = False  # whether all validation rows are left out at once, by one more fit
 
+    @property
+    def structured(self) -> bool:
+        """Whether validation rows are apart from training rows, and not among them."""
+        return self.apart or self.groups is not None
+
     def take(self, index: Tensor) -> "Holdout":
         """The same for the rows at these positions."""
         groups = None if self.groups is None else self.groups[index]

@@ -154,13 +154,18 @@ class ArraySource:
             return self.load()
         return ArraySource(*self.block(draw_indices(self.n_rows, size, seed)))
 
-    def move_last(self, chosen: Tensor) -> "ArraySource":
+    def move_last(self, chosen: Tensor, groups: Tensor | None = None) -> "ArraySource":
         """The same rows, those where chosen (n_rows,) is true after all others, in random order.
 
-        So any number of rows at the end is a random sample of the chosen ones.
+        So any number of rows at the end is a random sample of the chosen ones. Rows of one of the
+        groups (n_rows,) stay together.
         """
         last = chosen.nonzero()[:, 0]
-        order = np.random.default_rng(self.n_rows).permutation(len(last))
+        rng = np.random.default_rng(self.n_rows)
+        order = rng.permutation(len(last))
+        if groups is not None:
+            own = groups[last].cpu().numpy()
+            order = np.argsort(rng.permutation(own.max(initial=0) + 1)[own], kind="stable")
         last = last[torch.from_numpy(order).to(last.device)]
         index = torch.cat([(~chosen).nonzero()[:, 0], last])
         return replace(self, index=index if self.index is None else self.index[index])

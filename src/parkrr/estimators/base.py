@@ -49,6 +49,7 @@ from parkrr.estimators.guarantees import (
     read_guaranteed,
     refuse_update,
 )
+from parkrr.estimators.validation_split import ValidationSplit
 from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
 from parkrr.out_of_core import FilePredictor, fit_from_disk, numbers_only, write_predictions
@@ -68,6 +69,7 @@ from parkrr.park import (
     solve_changed,
     update_model,
     update_report,
+    with_left_out,
 )
 from parkrr.partition import Blend
 from parkrr.persistence import save_estimator
@@ -536,11 +538,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         sample_weight: Any,
         updates: bool = False,
         classes: NDArray[Any] | None = None,
+        split: "ValidationSplit | None" = None,
     ) -> Estimator:
         """Fit arrays, a frame or files; with `updates` keep statistics whatever is set.
 
-        A classifier takes its classes from `classes`, or from y if that is None.
+        A classifier takes its classes from `classes`, or from y if that is None. `split` says which
+        rows are validation rows.
         """
+        split = split or ValidationSplit()
         params = self.get_params(deep=False)
         if updates:
             params["keep_statistics"] = True
@@ -550,7 +555,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 "y and sample_weight must be columns of the files; name them as target= and "
                 "weight= of scan_parquet"
             )
+        if isinstance(X, ParquetTable):
+            split.check_files()
         if guarantee != "none":
+            split.check_guarantee(guarantee)
             if updates:
                 refuse_update(guarantee)
             outcome = self._fit_with_guarantee(X, y, sample_weight, params)
@@ -562,24 +570,26 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             else:
                 self.one_output_ = len(X.target) == 1
         else:
-            columns, fold, seed = None, None, as_seed(self.random_state)
+            columns, holdout, seed = None, None, as_seed(self.random_state)
             # A frame of numbers without missing values is read as an array.
             table = table_to_encode(X) if is_frame(X) else None
             if table is not None:
-                share = VALIDATION_SHARE if len(table) >= FEW_ROWS else 0.0
-                fold = assign_folds(np.arange(len(table)), seed, share)
+                holdout = split.hold_out(len(table), seed)
+                fold = split.assign_folds(len(table), seed, holdout)
                 encoder = self._learn_columns(table, y, sample_weight, fold)
                 columns, X = encoder.new_rows, encoder.encode(table, fold)
-                fold = fold if encoder.fold_codes and share else None
+                if holdout is None and encoder.fold_codes and (fold == FOLDS).any():
+                    # Codes were made without the targets of these rows.
+                    holdout = Holdout(torch.from_numpy(fold == FOLDS))
             X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
             rows = as_source(X, Y, w)
-            holdout = None
-            if fold is not None:  # codes were made without the targets of these rows
-                held = fold == FOLDS
-                held = held if w is None else held[check_weights(w, len(held)) > 0]
-                holdout = Holdout(torch.from_numpy(held))
+            holdout = split.hold_out(len(X), seed) if table is None else holdout
+            if holdout is not None and w is not None:
+                holdout = holdout.take(torch.from_numpy(check_weights(w, len(X)) > 0))
+            held = split.read_rows(self, columns, Y.shape[1])
+            held = None if held is None else self._move(held)
             classify = self._kind == "ParKClassifier"
-            outcome = fit_rows(self._move(rows), params, seed, columns, holdout, classify)
+            outcome = fit_rows(self._move(rows), params, seed, columns, holdout, classify, held)
         self._keep(outcome)
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
@@ -704,7 +714,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 "kept; fit it with keep_statistics=True, or start with partial_fit"
             )
         rows = self._rows(X)
-        Y, w = self._check_new_rows(y, sample_weight, len(rows))
+        Y, w = self._check_new_rows(y, sample_weight, len(rows), len(self.model_.intercept))
         block = Block(rows, as_tensor(Y), None if w is None else as_tensor(w))
         check_target(block.Y)
         validation = self.validation_rows_
@@ -755,9 +765,9 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _check_new_rows(
-        self, y: Any, sample_weight: Any, n: int
+        self, y: Any, sample_weight: Any, n: int, t: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Targets (n, t) and weights (n,) of n rows of an update, as in the fit."""
+        """Targets (n, t) and weights (n,) of n rows beside those of the fit, in its units."""
 
     @abstractmethod
     def _code_targets(self, y: Any) -> NDArray[Any]:
@@ -788,18 +798,34 @@ def fit_rows(
     columns: TableEncoder | None = None,
     holdout: Holdout | None = None,
     classify: bool = False,
+    held: ArraySource | None = None,
 ) -> FitOutcome:
-    """Fit rows in memory; a holdout says which of them are validation rows."""
+    """Fit rows in memory.
+
+    A holdout says which of them are validation rows; `held` are such rows beside them, to which the
+    model is not fitted.
+    """
     given = rows
     # A row is left out with all its copies, or it would predict itself: where every row was there
     # three times, 0.9 intervals held 0.004 of new rows.
-    if holdout is None and (rows.n_rows < FEW_ROWS or has_copies(rows)):
+    if holdout is None and held is None and (rows.n_rows < FEW_ROWS or has_copies(rows)):
         rows = merge_copies(rows)
     holdout = holdout and holdout.to(rows.X.device)
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
-    settings, log = tune_settings(params, settings, choices, rows, holdout)
-    result = fit_park(settings, rows, holdout, classify)
+    if held is None:
+        settings, log = tune_settings(params, settings, choices, rows, holdout)
+        result = fit_park(settings, rows, holdout, classify)
+    else:
+        both = join_blocks([rows.block(slice(None)), held.block(slice(None))])
+        is_held = torch.arange(both.n_rows, device=both.X.device) >= rows.n_rows
+        holdout = Holdout(is_held, apart=True)
+        settings, log = tune_settings(params, settings, choices, both, holdout)
+        if choices.penalty:  # lambda n stays the same with fewer rows
+            share = both.total_weight / rows.total_weight
+            settings = replace(settings, penalty=settings.penalty * share)
+        result = fit_park(settings, rows)
+        result = with_left_out(result, result.model, held, settings.engine.local)
     return FitOutcome(
         result=result,
         settings=settings,

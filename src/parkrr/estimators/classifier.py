@@ -20,6 +20,7 @@ from parkrr.data import (
 )
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
+from parkrr.estimators.validation_split import ValidationSplit
 from parkrr.kernels import FeatureMap, Kernel
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.partition import Blend
@@ -249,7 +250,17 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         self.class_weight = class_weight
 
     def fit(
-        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        cv: Any = None,
+        X_val: Any = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
     ) -> "ParKClassifier":
         """Fit the model.
 
@@ -264,6 +275,20 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n,), default=None
             Weight of each row, >= 0: 2 counts a row twice, 0 leaves it out. Only ratios matter.
             None gives all rows the same weight; it must be None for files.
+        groups : array-like of shape (n,), default=None
+            Group of each row, such as a patient or a block of a map. Choices, validation errors,
+            intervals and calibration then come from whole groups that are left out. Use it when
+            you will predict groups that the model has not seen.
+        time : array-like of shape (n,), default=None
+            When each row was seen, as numbers or dates. Validation rows are then the last fifth
+            of the rows. The final model is fitted to all rows.
+        cv : splitter of scikit-learn, default=None
+            Validation rows are the test rows of its last split, such as of
+            ``TimeSeriesSplit()``; it may use `groups`.
+        X_val, y_val : array-like, default=None
+            Validation rows of your own, as X and y. The model is not fitted to them.
+        sample_weight_val : array-like, default=None
+            Their weights.
 
         Returns
         -------
@@ -273,7 +298,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         Raises
         ------
         ParameterError
-            If a parameter, X, y or `sample_weight` is not valid.
+            If a parameter, X, y or another argument is not valid.
         BudgetError
             If the fit cannot be done within `max_memory`.
         CellError
@@ -288,7 +313,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.classes_
         array(['high', 'low'], dtype='<U4')
         """
-        return self._fit(X, y, sample_weight)
+        split = ValidationSplit(groups, time, cv, X_val, y_val, sample_weight_val)
+        return self._fit(X, y, sample_weight, split=split)
 
     def partial_fit(
         self,
@@ -527,7 +553,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         return rows, encode_classes(number, len(self.classes_)), sample_weight
 
     def _check_new_rows(
-        self, y: Any, sample_weight: Any, n: int
+        self, y: Any, sample_weight: Any, n: int, t: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         number = self._class_indices(y)
         if number.shape != (n,):
@@ -535,8 +561,9 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         w = None if sample_weight is None else check_weights(sample_weight, n)
         if isinstance(self.class_weight, str):
             raise ParameterError(
-                f"class_weight must be None or a weight for each label to update a model, got "
-                f"{self.class_weight!r}; the balance of all rows is not that of new ones"
+                f"class_weight must be None or a weight for each label to update a model or to "
+                f"take X_val, got {self.class_weight!r}; the balance of all rows is not that of "
+                f"new ones"
             )
         by_class = compute_class_weights(
             self.class_weight, self.classes_.tolist(), np.bincount(number)

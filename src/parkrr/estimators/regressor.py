@@ -13,6 +13,7 @@ from torch import Tensor
 from parkrr.data import ArraySource, as_real, check_weights, naming_parameter
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
+from parkrr.estimators.validation_split import ValidationSplit
 from parkrr.kernels import FeatureMap, Kernel
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.partition import Blend
@@ -244,7 +245,17 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         self.guarantee = guarantee
 
     def fit(
-        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        cv: Any = None,
+        X_val: Any = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
     ) -> "ParKRegressor":
         """Fit the model.
 
@@ -259,6 +270,20 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n,), default=None
             Weight of each row, >= 0: 2 counts a row twice, 0 leaves it out. Only ratios matter.
             None gives all rows the same weight; it must be None for files.
+        groups : array-like of shape (n,), default=None
+            Group of each row, such as a patient or a block of a map. Choices, validation errors,
+            intervals and calibration then come from whole groups that are left out. Use it when
+            you will predict groups that the model has not seen.
+        time : array-like of shape (n,), default=None
+            When each row was seen, as numbers or dates. Validation rows are then the last fifth
+            of the rows. The final model is fitted to all rows.
+        cv : splitter of scikit-learn, default=None
+            Validation rows are the test rows of its last split, such as of
+            ``TimeSeriesSplit()``; it may use `groups`.
+        X_val, y_val : array-like, default=None
+            Validation rows of your own, as X and y. The model is not fitted to them.
+        sample_weight_val : array-like, default=None
+            Their weights.
 
         Returns
         -------
@@ -268,7 +293,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Raises
         ------
         ParameterError
-            If a parameter, X, y or `sample_weight` is not valid.
+            If a parameter, X, y or another argument is not valid.
         BudgetError
             If the fit cannot be done within `max_memory`.
         CellError
@@ -284,7 +309,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.predict(days[:2]).round()
         array([80., 20.])
         """
-        return self._fit(X, y, sample_weight)
+        split = ValidationSplit(groups, time, cv, X_val, y_val, sample_weight_val)
+        return self._fit(X, y, sample_weight, split=split)
 
     def partial_fit(
         self,
@@ -516,10 +542,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         return rows, target.reshape(len(target), -1), sample_weight
 
     def _check_new_rows(
-        self, y: Any, sample_weight: Any, n: int
+        self, y: Any, sample_weight: Any, n: int, t: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         with naming_parameter("y"):
-            Y, t = as_real(y), len(self.model_.intercept)
+            Y = as_real(y)
         Y = Y.reshape(len(Y), -1) if Y.ndim else Y
         if Y.shape != (n, t) or not np.isfinite(Y).all():
             raise ParameterError(

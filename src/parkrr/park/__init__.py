@@ -20,6 +20,7 @@ from parkrr.park.algorithm import (
     prepare_rows,
     scale_target,
     select_centroids,
+    with_left_out,
 )
 from parkrr.park.cells import (
     CellReport,

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.data import Block, CellRows, draw_indices, join_blocks
@@ -65,6 +67,7 @@ class CellTask:
     n_threads: int
     n_left_out: int = 0  # rows at the end of the cell, for leave-one-out predictions
     keep_influence: bool = False  # of those rows on the predictions of all others
+    left_out_groups: Tensor | None = None  # (n_left_out,)  rows that are left out together
 
     @property
     def name(self) -> str:
@@ -118,9 +121,9 @@ def solve_cell(task: CellTask) -> CellResult:
         w = None if cell.w is None else cell.w[drawn].double()
         w = None if w is None else w / w.mean()
         ridge = task.lambda_q * cell.total_weight
-        keep = task.keep_influence
+        keep, groups = task.keep_influence, task.left_out_groups
         fit = task.solver.solve(
-            LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h, keep)
+            LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h, keep, groups)
         )
         if keep and h and fit.influence is None:
             raise NotFiniteError(
@@ -167,6 +170,8 @@ class LeaveOneOutRows:
     cell: Tensor  # (h,)  in ascending order
     change: Tensor  # (h, t)  prediction of their own cell less that of its fit without the row
     added: Tensor | None = None  # (h,)  rows beyond a random sample, of rare classes
+    predicted: Tensor | None = None  # (h, t)  by another model that has not seen these rows
+    groups: Tensor | None = None  # (h,)  rows of a group were left out together
 
     @property
     def weights(self) -> Tensor:
@@ -174,8 +179,19 @@ class LeaveOneOutRows:
         w = self.Y.new_ones(len(self.Y)) if self.w is None else self.w.double()
         return w / w.mean()
 
+    def assign_folds(self, n_folds: int, seed: int) -> NDArray[np.int64]:
+        """A fold for each row at random, (h,); a group is in one fold if there are several."""
+        number = np.arange(len(self.Y))
+        if self.groups is not None and len(self.groups.unique()) > 1:  # type: ignore[no-untyped-call]
+            _, number = np.unique(self.groups.cpu().numpy(), return_inverse=True)
+        folds: NDArray[np.int64]
+        folds = np.random.default_rng(seed).permutation(number.max(initial=0) + 1)[number] % n_folds
+        return folds
+
     def predictions(self, model: Model, n_threads: int) -> Tensor:
         """The leave-one-out prediction of each row, shape (h, t)."""
+        if self.predicted is not None:
+            return self.predicted
         fitted = model.evaluate_pieces(self.X, n_threads)
         row, cell, share = model.cell_shares(self.X)  # (p,) each
         own = cell == self.cell[row]

@@ -32,6 +32,7 @@ from parkrr.solvers.problem import (
     LocalProblem,
     Shard,
     Solver,
+    group_runs,
     kernel_of_rows,
 )
 
@@ -177,6 +178,10 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
         # last block of C is the inverse of that of L L', so a few rows at the end cost little.
         C = torch.cholesky_inverse(L[-h:, -h:])  # (h, h)
         change = weights[-h:] * (1 / C.diagonal() - noise[-h:])[:, None]  # (h, t)
+        if problem.left_out_groups is not None:  # residuals of a group B are C_BB^-1 alpha_B
+            for run in group_runs(problem.left_out_groups):
+                alpha, own = weights[-h:][run], noise[-h:][run, None]
+                change[run] = torch.linalg.solve(C[run, run], alpha) - own * alpha
     fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change, influence)
     return fit._replace(dtype=torch.float64) if problem.is_noisy(fit) else fit
 

@@ -6,6 +6,7 @@ Loops over rows are loops over blocks of a source.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import torch
@@ -36,13 +37,23 @@ class LeaveOneOutBlock(NamedTuple):
     K: Tensor  # (h, m)
     Y: Tensor  # (h, t)
     w: Tensor | None  # (h,)
+    groups: Tensor | None = None  # (h,)  rows of a group stand together and are left out together
 
     def change(self, weights: Tensor, half: Tensor) -> Tensor:
         """The change of the prediction of each row when it is left out, shape (h, t).
 
         With A = K'WK + lambda n K_mm of all rows, l_i = w_i k_i' A^-1 k_i; `half` (r, h) holds
-        columns whose squares add up to k_i' A^-1 k_i.
+        columns whose squares add up to k_i' A^-1 k_i. Without the rows B of a group, their
+        residuals are (I - H_BB)^-1 r_B with H_BB = K_B A^-1 K_B' W_B.
         """
+        if self.groups is not None:
+            R, changes = self.Y - self.K @ weights, []
+            for B in group_runs(self.groups):
+                H = half[:, B].T @ half[:, B] * (1.0 if self.w is None else self.w[B])
+                free = torch.eye(len(H), dtype=H.dtype, device=H.device) - H
+                free.diagonal().add_(1e-12)  # rounding could make it singular
+                changes.append(torch.linalg.solve(free, R[B]) - R[B])
+            return torch.cat(changes)
         leverage = half.square().sum(0)  # (h,)
         if self.w is not None:
             leverage = leverage * self.w
@@ -58,6 +69,12 @@ class Influence(NamedTuple):
 
     columns: Tensor  # (m, h)  B, the share of each row's target in the coefficients
     changes: Tensor  # (h, t)  r_i / (1 - l_i), the residual of the fit without the row
+
+
+def group_runs(groups: Tensor) -> list[slice]:
+    """The positions of each run of equal numbers in groups (h,)."""
+    edges = [0, *((groups[1:] != groups[:-1]).nonzero()[:, 0] + 1).tolist(), len(groups)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def leave_one_out_block(kernel: Kernel, rows: Block, Z: Tensor) -> LeaveOneOutBlock:
@@ -107,6 +124,7 @@ class LocalProblem:
     n_threads: int = 1
     n_left_out: int = 0  # rows at the end of the cell, to be predicted without themselves
     keep_influence: bool = False  # whether to return their influence on all predictions
+    left_out_groups: Tensor | None = None  # (n_left_out,)  which of them are left out together
 
     def to(self, dtype: torch.dtype) -> "LocalProblem":
         """The same problem with products in that dtype."""
@@ -124,7 +142,8 @@ class LocalProblem:
         if not self.n_left_out:
             return None
         last = self.cell.block(slice(-self.n_left_out, None))
-        return leave_one_out_block(self.kernel, last, self.centers)
+        block = leave_one_out_block(self.kernel, last, self.centers)
+        return block._replace(groups=self.left_out_groups)
 
     def shards(self) -> "list[Shard]":
         """The rows, prepared once for the kernel and cut into pieces for threads."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, join_blocks
+from parkrr.data import ArraySource, Holdout, join_blocks
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import (
     Coarse,
@@ -95,14 +95,19 @@ class BlendTrial:
 
 
 def choose_levels(
-    settings: FitSettings, rows: ArraySource, blend: bool, coarse: bool, log: TuningLog
+    settings: FitSettings,
+    rows: ArraySource,
+    blend: bool,
+    coarse: bool,
+    log: TuningLog,
+    holdout: Holdout | None = None,
 ) -> FitSettings:
     """The settings with blend and coarse level, where they are left open and help."""
     assert isinstance(settings.metric, FeatureMap)
     if settings.n_cells == 1 or not (blend or coarse):
         return settings
     mapped = rows.map(partial(settings.metric, dtype=settings.dtype))
-    blend_trial = prepare_blend_trial(settings, mapped)
+    blend_trial = prepare_blend_trial(settings, mapped, holdout)
     if len(blend_trial.cells) < 3 or blend_trial.validation.n_rows == 0:
         return settings
     error, best = blend_trial.compare(settings.coarse, blend, log)
@@ -115,9 +120,17 @@ def choose_levels(
     return replace(settings, blend=best)
 
 
-def prepare_blend_trial(settings: FitSettings, rows: ArraySource) -> BlendTrial:
-    """All cells of these mapped rows, or those around a few centroids, with their rows divided."""
-    centroids, cells = divide_rows(settings, rows, select_centroids(settings, rows, settings.seed))
+def prepare_blend_trial(
+    settings: FitSettings, rows: ArraySource, holdout: Holdout | None = None
+) -> BlendTrial:
+    """All cells of these mapped rows, or those around a few centroids, with their rows divided.
+
+    Validation rows are those of the holdout, or a fifth of each cell.
+    """
+    seen = rows
+    if holdout is not None and holdout.structured:
+        seen = replace(rows, index=(~holdout.is_validation).nonzero()[:, 0])
+    centroids, cells = divide_rows(settings, rows, select_centroids(settings, seen, settings.seed))
     fitted = list(range(len(cells)))
     validated = set(fitted)
     if len(cells) > ALL_CELLS:  # compare the cells whose neighbours are all fitted
@@ -129,18 +142,25 @@ def prepare_blend_trial(settings: FitSettings, rows: ArraySource) -> BlendTrial:
     rng = np.random.default_rng(settings.seed)
     train, validation = [], []
     is_rest = torch.ones(rows.n_rows, dtype=torch.bool, device=centroids.device)
+    share = VALIDATION_SHARE
+    if holdout is not None:
+        is_rest, share = ~holdout.is_validation, float(holdout.is_validation.double().mean())
     for q in fitted:
         cell, index = cells[q], cells[q].index
         assert index is not None
         order = torch.from_numpy(rng.permutation(cell.n_rows)).to(centroids.device)
         cut = int(VALIDATION_SHARE * cell.n_rows)
+        if holdout is not None:
+            first = holdout.is_validation[index[order]]
+            order = torch.cat([order[first], order[~first]])
+            cut = min(int(first.sum()), cell.n_rows - 1)
         train.append(ArraySource(*cell.block(order[cut:])))
         if q in validated:
             validation.append(cell.block(order[:cut]))
             is_rest[index[order[:cut]]] = False
     return BlendTrial(
         settings=settings,
-        n=(1 - VALIDATION_SHARE) * rows.total_weight,
+        n=(1 - share) * rows.total_weight,
         centroids=centroids[fitted],
         cells=train,
         validation=join_blocks(validation),

@@ -131,6 +131,7 @@ class MetricDescent:
     fixed: bool  # whether the ridge stays
     engine: Engine
     seed: int  # of batch centres and validation rows
+    groups: Tensor | None = None  # (n,)  a batch is divided by them where it has several
 
     def __post_init__(self) -> None:
         if not self.fixed:
@@ -194,6 +195,20 @@ class MetricDescent:
             self.matrix = A * (self.matrix.norm() / A.norm())
             self.shape, self.size, self.log_ridge = Adam(), Adam(), Adam()  # old slopes mislead
 
+    def divide_batch(self, index: Tensor) -> Tensor:
+        """Which of these rows validate, (n,): a quarter, as whole groups if there are several."""
+        n_validation = max(1, round(VALIDATION_SHARE * len(index)))
+        number = np.zeros(len(index), dtype=np.int64)
+        if self.groups is not None:
+            _, number = np.unique(self.groups[index].cpu().numpy(), return_inverse=True)
+        counts = np.bincount(number)
+        if len(counts) == 1:
+            return torch.from_numpy(self.rng.permutation(len(index)) < n_validation)
+        order = self.rng.permutation(len(counts))
+        rows_before = np.cumsum(counts[order]) - counts[order]
+        validates = order[rows_before < n_validation][: len(order) - 1]  # one is left to fit
+        return torch.from_numpy(np.isin(number, validates))
+
     def draw_batches(self, count: int) -> list[LocalBatch]:
         """The rows nearest to random batch centres, divided at random."""
         rows = self.rows.map(partial(apply_matrix, matrix=self.matrix))
@@ -203,8 +218,7 @@ class MetricDescent:
         near = rows_around(rows, rows.block(centers).X, n, self.engine.cores)  # (count, n)
         for index in near:
             F, Y, w = self.rows.block(index)
-            order = torch.from_numpy(self.rng.permutation(len(index))).to(F.device)
-            is_validation = order < max(1, round(VALIDATION_SHARE * len(index)))
+            is_validation = self.divide_batch(index).to(F.device)
             block = Block(F, Y.double(), None if w is None else w.double())
             batches.append(LocalBatch(block, is_validation))
         return batches

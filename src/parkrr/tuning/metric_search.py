@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, Holdout, validation_positions
+from parkrr.data import ArraySource, Holdout, draw_indices, validation_positions
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
@@ -169,7 +169,10 @@ class MetricSearch:
         d, n = self.rows.X.shape[1], self.rows.total_weight
         any_scores = any(candidate.metric.knots is not None for candidate in self.candidates)
         most = MOST_VALUES // max(candidate.metric.width(d) for candidate in self.candidates)
-        rows = replace(self.rows, index=training).sample(most, self.seed)
+        training = training[draw_indices(len(training), most, self.seed).to(training.device)]
+        rows = ArraySource(*self.rows.block(training))
+        groups = None if self.holdout is None else self.holdout.groups
+        groups = None if groups is None else groups[training]
         columns: dict[str, ArraySource] = {}
         started = []
         for candidate in self.candidates:
@@ -191,6 +194,7 @@ class MetricSearch:
                     fixed=not self.choices.penalty,
                     engine=self.settings.engine,
                     seed=self.seed,
+                    groups=groups,
                 )
                 started.append(DescentCandidate(candidate, shape, descent))
         return started
@@ -248,7 +252,10 @@ class MetricSearch:
             centroids="uniform",
             n_candidates=1,
         )
-        _, cells = divide_rows(settings, rows, select_centroids(settings, rows, self.seed))
+        seen = rows
+        if self.holdout is not None and self.holdout.structured:  # as in a fit without them
+            seen = replace(rows, index=(~self.is_validation).nonzero()[:, 0])
+        _, cells = divide_rows(settings, rows, select_centroids(settings, seen, self.seed))
         comparison_cells = draw_comparison_cells(
             cells,
             self.is_validation,

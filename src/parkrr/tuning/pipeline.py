@@ -85,7 +85,7 @@ def tune(
     log.finish_step("metric search")
     kernel, metric, penalty = best.kernel, best.metric, best.penalty
     settings = replace(settings, kernel=kernel, metric=metric, penalty=penalty, dtype=dtype)
-    settings = choose_levels(settings, rows, choices.blend, choices.coarse, log)
+    settings = choose_levels(settings, rows, choices.blend, choices.coarse, log, holdout)
     log.finish_step("blend trial")
     return settings, log
 

@@ -251,7 +251,7 @@ def learn_intervals(
     if len(R) >= SCALE_ROWS:
         logs["posterior"] = std.log()
         n_folds = FOLDS_OF_FEW if len(R) < FEW_TO_FOLD else FOLDS
-        fold = np.random.default_rng(seed).permutation(len(R)) % n_folds
+        fold = left_out.assign_folds(n_folds, seed)
         logs["learned"] = torch.empty_like(R)
         for k in range(n_folds):
             mine = torch.from_numpy(fold == k).to(R.device)

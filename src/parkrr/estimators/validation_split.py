@@ -1,0 +1,106 @@
+"""What a caller of fit says about validation rows: groups, time, a splitter, or other rows."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from parkrr.data import (
+    FEW_ROWS,
+    FOLDS,
+    VALIDATION_SHARE,
+    ArraySource,
+    Holdout,
+    TableEncoder,
+    as_source,
+    assign_folds,
+    encode_frame,
+    hold_out,
+    naming_parameter,
+)
+from parkrr.errors import ParameterError
+
+
+class TargetEncoder(Protocol):
+    """An estimator that knows how its targets become numbers."""
+
+    n_features_in_: int
+
+    def _check_new_rows(
+        self, y: Any, sample_weight: Any, n: int, t: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]: ...
+
+
+@dataclass(frozen=True)
+class ValidationSplit:
+    """Arguments of fit that say which rows are validation rows."""
+
+    groups: ArrayLike | None = None
+    time: ArrayLike | None = None
+    cv: Any = None
+    X_val: Any = None
+    y_val: Any = None
+    sample_weight_val: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        if (self.X_val is None) != (self.y_val is None):
+            missing = "y_val" if self.y_val is None else "X_val"
+            raise ParameterError(f"X_val and y_val must be given together, but {missing} is None")
+        given = [name for name in ("groups", "time", "cv") if getattr(self, name) is not None]
+        if self.X_val is not None and given:
+            raise ParameterError(
+                f"X_val must be given without {' and '.join(given)}: they are the validation rows"
+            )
+
+    def check_files(self) -> None:
+        """Refuse arrays beside files."""
+        for name in ("groups", "time", "cv", "X_val", "y_val", "sample_weight_val"):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name} must be None for files; name columns as groups= or time= of "
+                    f"scan_parquet"
+                )
+
+    def check_guarantee(self, guarantee: str) -> None:
+        """Refuse to divide rows that a guarantee divides at random."""
+        for name in ("groups", "time", "cv", "X_val"):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name} must be None with guarantee={guarantee!r}, whose theorem needs rows "
+                    f"that are set aside at random; use guarantee='none'"
+                )
+
+    def hold_out(self, n: int, seed: int) -> Holdout | None:
+        """Which of n rows are validation rows; None for rows drawn at random."""
+        return hold_out(n, seed, groups=self.groups, time=self.time, cv=self.cv)
+
+    def assign_folds(self, n: int, seed: int, holdout: Holdout | None) -> NDArray[np.int8]:
+        """The fold in which each of n rows is encoded, (n,)."""
+        if holdout is None:
+            share = VALIDATION_SHARE if n >= FEW_ROWS and self.X_val is None else 0.0
+            return assign_folds(np.arange(n), seed, share)
+        numbers = np.arange(n) if holdout.groups is None else holdout.groups.numpy()
+        fold = assign_folds(numbers, seed, 0.0)
+        return np.where(holdout.is_validation.numpy(), FOLDS, fold).astype(np.int8)
+
+    def read_rows(
+        self, estimator: TargetEncoder, columns: TableEncoder | None, t: int
+    ) -> ArraySource | None:
+        """The validation rows that were given, as the estimator encodes rows with t targets."""
+        if self.X_val is None:
+            return None
+        if columns is not None:
+            X = encode_frame(columns, self.X_val)
+        else:
+            with naming_parameter("X_val"):
+                X = check_array(self.X_val, dtype=[np.float64, np.float32])
+            if X.shape[1] != estimator.n_features_in_:
+                raise ParameterError(
+                    f"X_val must have the {estimator.n_features_in_} features of X, got "
+                    f"{X.shape[1]}"
+                )
+        with naming_parameter("y_val"):
+            Y, w = estimator._check_new_rows(self.y_val, self.sample_weight_val, len(X), t)
+        return as_source(X, Y, w)
