@@ -2,10 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.model_selection import GroupKFold, TimeSeriesSplit
 
-from parkrr import ParKClassifier, ParKRegressor
+from parkrr import ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
 
@@ -134,6 +136,33 @@ def test_a_classifier_calibrates_on_groups():
     hits = np.mean(by_group.predict(X_new) == (y_new > 0))
     assert confidence(by_row) > confidence(by_group)
     assert confidence(by_group) == pytest.approx(hits, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("groups", ParKRegressor), ("time", ParKRegressor), ("groups", ParKClassifier)],
+)
+def test_a_column_of_files_divides_rows_as_an_array_does(column, kind, tmp_path):
+    X, y, group = patients()
+    y = y > 0 if kind is ParKClassifier else y
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "who": group})
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    table = scan_parquet(tmp_path / "rows.parquet", target="y", **{column: "who"})
+    from_files = kind(**PLAIN).fit(table)
+    from_arrays = kind(**PLAIN).fit(X[:, :2], y, **{column: group})
+    assert table.features == ("a", "b")
+    np.testing.assert_array_equal(
+        from_files.validation_rows_["predicted"], from_arrays.validation_rows_["predicted"]
+    )
+
+
+def test_groups_of_files_on_disk_are_refused(tmp_path):
+    X, y, group = patients()
+    frame = pd.DataFrame({"a": X[:, 0], "y": y, "who": group})
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    table = scan_parquet(tmp_path / "rows.parquet", target="y", groups="who")
+    with pytest.raises(ParameterError, match="groups and time must be None for files that stay"):
+        ParKRegressor(checkpoint=tmp_path / "fit", **PLAIN).fit(table)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file of 'pa
 Target = Annotated[str, option("Column to predict; several as a,b.", "NAME", "--target", "-t")]
 Features = Annotated[str | None, option("Columns to predict from; default: all others.", "A,B")]
 Weight = Annotated[str | None, option("Column of row weights.", "NAME")]
+Groups = Annotated[
+    str | None, option("Column of groups, which validation leaves out as a whole.", "NAME")
+]
+Time = Annotated[
+    str | None, option("Column of times, of which validation takes the last fifth.", "NAME")
+]
 Types = Annotated[
     str | None, option("Types of CSV columns, such as zip=string,price=float64.", "A=TYPE")
 ]
@@ -205,6 +211,8 @@ def fit(
     output: Annotated[str, option("Model file or URL to write.", "FILE", "--output", "-o")],
     features: Features = None,
     weight: Weight = None,
+    groups: Groups = None,
+    time: Time = None,
     types: Types = None,
     classify: Classify = None,
     max_memory: Memory = None,

@@ -169,7 +169,8 @@ def prepare_fit(
     if not split_names(target):
         raise ParameterError(f"target must name a column, got {target!r}")
     features = split_names(given["features"]) or None
-    table = scan_parquet(path, split_names(target), features, given["weight"])
+    roles = {name: given.get(name) for name in ("weight", "groups", "time")}
+    table = scan_parquet(path, split_names(target), features, **roles)
     classify = given["classify"]
     if classify is None:
         kinds = {name: table.schema.field(name).type for name in table.target}

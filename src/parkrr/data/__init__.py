@@ -15,6 +15,7 @@ from parkrr.data.encoded_table import (
     hash_table,
     learn_encoded_table,
     learn_frame_encoder,
+    read_divided,
     read_table,
     table_to_encode,
 )

@@ -24,6 +24,7 @@ from parkrr.data.encoders import (
     assign_folds,
     category_columns,
     count_categories,
+    decode_dictionary,
     learn_columns,
 )
 from parkrr.data.parquet import BLOCK_BYTES, ROW_NUMBER, SLICES, Draw, ParquetTable, rows_per_block
@@ -263,6 +264,37 @@ def read_table(table: ParquetTable) -> tuple[pa.Table, NDArray[Any], NDArray[Any
     known = np.isfinite(Y).all(1) if w is None else np.isfinite(Y).all(1) & (w > 0)
     rows, Y, w = rows.filter(pa.array(known)), Y[known], None if w is None else w[known]
     return rows.select(list(table.features)), Y[:, 0] if Y.shape[1] == 1 else Y, w
+
+
+class DividedTable(NamedTuple):
+    """Rows of files in memory, with what says which of them are validation rows."""
+
+    features: pa.Table
+    y: NDArray[Any]  # (n,) or (n, t)
+    w: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    time: NDArray[Any] | None
+
+
+def read_divided(table: ParquetTable) -> DividedTable:
+    """All rows of files whose target is known, with the columns of their groups or times."""
+    more = [name for name in (table.groups, table.time) if name is not None]
+    names = list(dict.fromkeys([*table.columns, *more]))
+    rows = pa.concat_tables(table.blocks(max(1, table.n_rows), names))
+    for name in table.target:
+        rows = rows.filter(pc.is_valid(rows[name]))
+    targets = [decode_dictionary(rows[name]).to_numpy() for name in table.target]
+
+    def column(name: str | None) -> NDArray[Any] | None:
+        return None if name is None else decode_dictionary(rows[name]).to_numpy()
+
+    return DividedTable(
+        rows.select(list(table.features)),
+        targets[0] if len(targets) == 1 else np.stack(targets, 1),
+        column(table.weight),
+        column(table.groups),
+        column(table.time),
+    )
 
 
 def encode_frame(encoder: TableEncoder, X: Any) -> NDArray[Any]:

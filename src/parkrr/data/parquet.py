@@ -74,6 +74,8 @@ class ParquetTable:
         which type, and as what it is read.
     conflicts
         The same for columns that no type holds. They are not in the schema.
+    groups, time
+        Names of columns that say which rows are validation rows.
     """
 
     row_groups: tuple[RowGroup, ...] = field(repr=False)
@@ -85,6 +87,8 @@ class ParquetTable:
     filesystem: Any = field(repr=False)
     promotions: Mapping[str, str] = field(default_factory=dict, repr=False)
     conflicts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    groups: str | None = None
+    time: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -180,6 +184,8 @@ def scan_parquet(
     weight: str | None = None,
     filter: Any = None,
     filesystem: Any = None,
+    groups: str | None = None,
+    time: str | None = None,
 ) -> ParquetTable:
     """Describe the rows of Parquet files for `fit` and `predict_to`; reads only footers.
 
@@ -204,6 +210,10 @@ def scan_parquet(
         Rows where it is not true are skipped.
     filesystem : pyarrow.fs.FileSystem, default=None
         For stores that need more than a URL.
+    groups, time : str, default=None
+        Column of groups, or of times, that `fit` leaves out to validate; see `groups` and `time`
+        of :meth:`parkrr.ParKRegressor.fit`. It is a feature only if `features` names it. The
+        rows must fit in memory.
 
     Returns
     -------
@@ -244,8 +254,15 @@ def scan_parquet(
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     weights = () if weight is None else (weight,)
     own = {*targets, *weights}
-    others = [name for name in names if name not in own and not name.startswith(PANDAS_INDEX)]
+    left = {*own, groups, time}
+    others = [name for name in names if name not in left and not name.startswith(PANDAS_INDEX)]
     chosen = tuple(features or others)
+    for name in (groups, time):
+        if name is not None and (name not in names or name in own):
+            raise ParameterError(
+                f"groups and time must be columns beside target and weight, but {name!r} is not "
+                f"one of {[each for each in names if each not in own]}"
+            )
     for name, count in Counter([*targets, *chosen, *weights]).items():
         if name not in names:
             raise ParameterError(
@@ -263,9 +280,8 @@ def scan_parquet(
             raise ParameterError(
                 f"target, features and weight must name a column once, got {name!r} twice"
             )
-    groups = list_row_groups(dataset, filter)
     table = ParquetTable(
-        groups,
+        list_row_groups(dataset, filter),
         dataset.schema,
         targets,
         chosen,
@@ -274,6 +290,8 @@ def scan_parquet(
         dataset.filesystem,
         promotions,
         conflicts,
+        groups,
+        time,
     )
     differing = [f"{name!r} is {promotions[name]}" for name in table.columns if name in promotions]
     if differing:

@@ -555,8 +555,11 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 "y and sample_weight must be columns of the files; name them as target= and "
                 "weight= of scan_parquet"
             )
+        divided = isinstance(X, ParquetTable) and bool(X.groups or X.time)
         if isinstance(X, ParquetTable):
             split.check_files()
+        if divided:
+            X, y, sample_weight, split = split.read_files(X, params)
         if guarantee != "none":
             split.check_guarantee(guarantee)
             if updates:
@@ -572,7 +575,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         else:
             columns, holdout, seed = None, None, as_seed(self.random_state)
             # A frame of numbers without missing values is read as an array.
-            table = table_to_encode(X) if is_frame(X) else None
+            table = X if divided else table_to_encode(X) if is_frame(X) else None
             if table is not None:
                 holdout = split.hold_out(len(table), seed)
                 fold = split.assign_folds(len(table), seed, holdout)

@@ -13,14 +13,17 @@ from parkrr.data import (
     VALIDATION_SHARE,
     ArraySource,
     Holdout,
+    ParquetTable,
     TableEncoder,
     as_source,
     assign_folds,
     encode_frame,
     hold_out,
     naming_parameter,
+    read_divided,
 )
 from parkrr.errors import ParameterError
+from parkrr.planning import stays_on_disk
 
 
 class TargetEncoder(Protocol):
@@ -62,6 +65,19 @@ class ValidationSplit:
                     f"{name} must be None for files; name columns as groups= or time= of "
                     f"scan_parquet"
                 )
+
+    def read_files(
+        self, table: ParquetTable, params: dict[str, Any]
+    ) -> "tuple[Any, NDArray[Any], NDArray[Any] | None, ValidationSplit]":
+        """Features, targets and weights of files, and the split that their columns describe."""
+        if stays_on_disk(table, params):
+            raise ParameterError(
+                "groups and time must be None for files that stay on disk, where validation rows "
+                "are drawn at random; raise max_memory, leave checkpoint out, or fit some of the "
+                "rows (scan_parquet(..., filter=...))"
+            )
+        features, y, w, groups, time = read_divided(table)
+        return features, y, w, ValidationSplit(groups, time)
 
     def check_guarantee(self, guarantee: str) -> None:
         """Refuse to divide rows that a guarantee divides at random."""
