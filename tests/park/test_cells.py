@@ -94,7 +94,7 @@ def test_a_leave_one_out_prediction_is_that_of_a_model_fitted_without_the_row(bl
     settings = fit_settings(
         kernel=KERNEL, penalty=1e-3, n_cells=3, n_centers=60, blend=blend, fit_intercept=True
     )
-    model, _, _, _, left_out = fit_park(settings, rows)
+    model, _, _, _, left_out, _ = fit_park(settings, rows)
     predicted = left_out.predictions(model, 1)
     assert len(predicted) == 250
     for i in (0, 100, 249):
@@ -113,7 +113,7 @@ def test_a_leave_one_out_prediction_is_that_of_a_model_fitted_without_the_row(bl
 def test_joined_rows_have_the_targets_of_the_user():
     rows = cell(400)
     settings = fit_settings(coarse=Coarse(20, Gaussian(3.0)), fit_intercept=True)
-    _, _, _, _, left_out = fit_park(settings, rows)
+    left_out = fit_park(settings, rows).left_out
     origin = rows.X.mean(0)
     nearest = torch.cdist(left_out.X, rows.X - origin).argmin(1)
     torch.testing.assert_close(left_out.Y, rows.Y[nearest])
