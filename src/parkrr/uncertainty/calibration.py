@@ -150,7 +150,8 @@ def learn_calibration(
     F, labels, w = F[order], labels[order], w[order]
     counts = np.bincount(labels, minlength=n_classes)
     names = ["temperature"]
-    if counts.min() < PLATT_ROWS and len(F) >= COMPARED_ROWS:
+    # Nothing is known of a class without rows, which updates may bring.
+    if counts[counts > 0].min() < PLATT_ROWS and len(F) >= COMPARED_ROWS:
         names = ["base rate"]
     if counts.min() >= PLATT_ROWS or (n_classes > 2 and len(F) >= PLATT_ROWS * n_classes):
         names.append("platt")
