@@ -81,7 +81,7 @@ def rows():
 
 
 def test_the_grid_names_every_parameter():
-    assert set(GRID) == set(ParKRegressor().get_params())
+    assert set(GRID) | {"guarantee"} == set(ParKRegressor().get_params())
     assert set(GRID) | {"class_weight"} == set(ParKClassifier().get_params())
 
 
@@ -92,11 +92,19 @@ def test_grid_search_runs_over_class_weights(rows):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+def test_grid_search_runs_over_guarantees(rows):
+    X, y = rows
+    grid = {"guarantee": ["none", "split", "cell", "jackknife+"]}
+    search = GridSearchCV(ParKRegressor(**PLAIN, random_state=0), grid, cv=2).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
 @pytest.mark.parametrize("name", sorted(GRID))
 @pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
 def test_grid_search_runs_over(name, estimator, rows):
     X, y = rows
-    search = GridSearchCV(estimator(random_state=0), {name: GRID[name]}, cv=2)
+    others = {key: value for key, value in PLAIN.items() if key != name}  # nothing to choose
+    search = GridSearchCV(estimator(**others).set_params(random_state=0), {name: GRID[name]}, cv=2)
     search.fit(X, y > 0)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 

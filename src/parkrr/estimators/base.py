@@ -284,8 +284,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         >>> y = np.sin(X[:, 0])
         >>> y[:10] = 5.0  # wrong
         >>> model = ParKRegressor(keep_statistics=True, random_state=0).fit(X, y)
-        >>> round(float(model.forget(X[:10], y[:10]).predict([[0.1]])[0]), 1)
-        0.1
+        >>> round(float(model.forget(X[:10], y[:10]).predict([[0.2]])[0]), 1)
+        0.2
         """
         check_is_fitted(self)
         by_target = [] if self.columns_ is None else self.columns_.by_target

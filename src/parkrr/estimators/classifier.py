@@ -461,8 +461,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> import numpy as np
         >>> from parkrr import ParKClassifier
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(size=(500, 1))
-        >>> labels = rng.random(500) < X[:, 0]  # a row at 0.8 is True in four of five cases
+        >>> X = rng.uniform(size=(250, 1))
+        >>> labels = rng.random(250) < X[:, 0]  # a row at 0.8 is True in four of five cases
         >>> model = ParKClassifier(random_state=0).fit(X, labels)
         >>> bool(0.6 < model.predict_proba([[0.8]])[0, 1] < 0.95)
         True

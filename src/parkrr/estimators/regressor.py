@@ -181,7 +181,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     --------
     >>> import numpy as np
     >>> from parkrr import ParKRegressor
-    >>> X = np.linspace(0, 6, 500)[:, None]
+    >>> X = np.linspace(0, 6, 250)[:, None]
     >>> model = ParKRegressor(n_cells=4, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> model.predict([[1.0], [2.0]]).round(3)
     array([0.841, 0.909])
@@ -395,8 +395,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> import numpy as np
         >>> from parkrr import ParKRegressor
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(0, 6, (500, 1))
-        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=500)
+        >>> X = rng.uniform(0, 6, (250, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=250)
         >>> model = ParKRegressor(random_state=0).fit(X, y)
         >>> mean, std = model.predict([[1.0]], return_std=True)
         >>> std.round(1)
@@ -443,11 +443,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> import numpy as np
         >>> from parkrr import ParKRegressor
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(0, 6, (2000, 1))
-        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=2000)
-        >>> model = ParKRegressor(random_state=0).fit(X[:1000], y[:1000])
-        >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9)
-        >>> float(np.mean((lower <= y[1000:]) & (y[1000:] <= upper)).round(1))
+        >>> X = rng.uniform(0, 6, (1250, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=1250)
+        >>> model = ParKRegressor(random_state=0).fit(X[:250], y[:250])
+        >>> lower, upper = model.predict_interval(X[250:], coverage=0.9)
+        >>> float(np.mean((lower <= y[250:]) & (y[250:] <= upper)).round(1))
         0.9
         """
         rows = self._rows(X)
@@ -483,8 +483,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> import numpy as np
         >>> from parkrr import ParKRegressor
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(0, 6, (1000, 1))
-        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=1000)
+        >>> X = rng.uniform(0, 6, (250, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=250)
         >>> model = ParKRegressor(random_state=0).fit(X, y)
         >>> low, middle, high = model.predict_quantile([[1.0]], [0.1, 0.5, 0.9])[0]
         >>> bool(low < middle < high)
