@@ -267,7 +267,7 @@ def read_table(table: ParquetTable) -> tuple[pa.Table, NDArray[Any], NDArray[Any
 
 
 class DividedTable(NamedTuple):
-    """Rows of files in memory, with what says which of them are validation rows."""
+    """Rows of files in memory, with the columns that decide which are validation rows."""
 
     features: pa.Table
     y: NDArray[Any]  # (n,) or (n, t)

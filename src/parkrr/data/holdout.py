@@ -25,7 +25,7 @@ class Holdout:
     apart: bool = False  # whether all validation rows are left out at once, by one more fit
 
     @property
-    def structured(self) -> bool:
+    def keeps_apart(self) -> bool:
         """Whether validation rows are apart from training rows, and not among them."""
         return self.apart or self.groups is not None
 
@@ -64,7 +64,7 @@ def hold_out(
     if cv is not None:
         return hold_out_split(n, cv, groups)
     if time is not None:
-        when = as_moments(time, n)
+        when = read_times(time, n)
         edge = np.quantile(when, 1 - VALIDATION_SHARE, method="higher")
         is_validation = when >= edge if (when < edge).any() else when > edge
         check_both("time", is_validation)
@@ -112,7 +112,7 @@ def number_groups(groups: ArrayLike, n: int) -> NDArray[np.int64]:
     return numbers.reshape(n).astype(np.int64)
 
 
-def as_moments(time: ArrayLike, n: int) -> NDArray[np.float64]:
+def read_times(time: ArrayLike, n: int) -> NDArray[np.float64]:
     """Times as numbers, shape (n,); dates in nanoseconds."""
     when = np.asarray(time)
     if when.dtype == object:

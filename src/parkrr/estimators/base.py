@@ -542,8 +542,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     ) -> Estimator:
         """Fit arrays, a frame or files; with `updates` keep statistics whatever is set.
 
-        A classifier takes its classes from `classes`, or from y if that is None. `split` says which
-        rows are validation rows.
+        A classifier takes its classes from `classes`, or from y if that is None. `split` decides
+        which rows are validation rows.
         """
         split = split or ValidationSplit()
         params = self.get_params(deep=False)
@@ -805,8 +805,8 @@ def fit_rows(
 ) -> FitOutcome:
     """Fit rows in memory.
 
-    A holdout says which of them are validation rows; `held` are such rows beside them, to which the
-    model is not fitted.
+    A holdout marks which of them are validation rows; `held` are such rows beside them, to which
+    the model is not fitted.
     """
     given = rows
     # A row is left out with all its copies, or it would predict itself: where every row was there

@@ -94,7 +94,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         and centres follow from it by a short benchmark of your machine. "auto" sets no
         limit to the fit; steps that learn the metric are then counted from rows and columns.
         A limit in seconds can end them earlier on a slow machine, and the model then depends
-        on the machine; ``chosen_.tried`` says where.
+        on the machine; ``chosen_.tried`` names the step.
     max_memory : float, str or None, default=None
         Bytes, > 0, or a string such as "4GB". For arrays it limits what the fit uses
         beyond what the process already holds, None for no limit; for files it limits the

@@ -1,4 +1,4 @@
-"""What a caller of fit says about validation rows: groups, time, a splitter, or other rows."""
+"""Arguments of fit for validation rows: groups, time, a splitter, or other rows."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from parkrr.planning import stays_on_disk
 
 
 class TargetEncoder(Protocol):
-    """An estimator that knows how its targets become numbers."""
+    """An estimator with a rule for how its targets become numbers."""
 
     n_features_in_: int
 

@@ -200,8 +200,8 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     n_left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
     holdout = None
     if is_validation is not None:
-        # No code knows the targets of these rows: half of them, the last, are left out, the others
-        # compare candidates.
+        # No code depends on the targets of these rows: half of them, the last, are left out, and
+        # the others compare candidates.
         n_left_out = min(n_left_out, max(1, int(is_validation.sum()) // 2))
         order = torch.cat([(~is_validation).nonzero()[:, 0], is_validation.nonzero()[:, 0]])
         sample, n_seen = ArraySource(*sample.block(order)), sample.n_rows - n_left_out

@@ -380,7 +380,7 @@ def make_tasks(
 
     A cell has m_q = m rho_q centres (section 5) and the penalty lambda_q = lambda / rho_q
     (Theorem 4), so that its ridge lambda_q n_q is lambda n, the same for every cell. `left_out` are
-    the rows at the end of each cell that get leave-one-out predictions, and `groups` says which of
+    the rows at the end of each cell that get leave-one-out predictions, and `groups` marks which of
     them are left out together.
     """
     seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()

@@ -273,8 +273,8 @@ if hasattr(os, "register_at_fork"):
 def thread_pool(n_threads: int) -> ThreadPoolExecutor:
     """Threads in which torch has one thread per operation.
 
-    The number is set in each of them: for products MKL asks the thread it is called from, and in a
-    new one it takes all cores.
+    The number is set in each of them: for products MKL takes that of the thread it is called
+    from, which in a new one is all cores.
     """
     return ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
 

@@ -128,7 +128,7 @@ def prepare_blend_trial(
     Validation rows are those of the holdout, or a fifth of each cell.
     """
     seen = rows
-    if holdout is not None and holdout.structured:
+    if holdout is not None and holdout.keeps_apart:
         seen = replace(rows, index=(~holdout.is_validation).nonzero()[:, 0])
     centroids, cells = divide_rows(settings, rows, select_centroids(settings, seen, settings.seed))
     fitted = list(range(len(cells)))

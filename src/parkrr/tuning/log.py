@@ -49,7 +49,7 @@ class Chosen(NamedTuple):
         Parameters of the estimator that fit the same model, with nothing left to choose.
     tried : list of dict
         What was compared: its "step", its "error" on validation rows, and what it was. An entry
-        with the step "time budget" says where your `time_budget` ended the search.
+        with the step "time budget" tells where your `time_budget` ended the search.
     seconds : dict of str to float
         Seconds that each step of the search took.
     uncertainty : str

@@ -253,7 +253,7 @@ class MetricSearch:
             n_candidates=1,
         )
         seen = rows
-        if self.holdout is not None and self.holdout.structured:  # as in a fit without them
+        if self.holdout is not None and self.holdout.keeps_apart:  # as in a fit without them
             seen = replace(rows, index=(~self.is_validation).nonzero()[:, 0])
         _, cells = divide_rows(settings, rows, select_centroids(settings, seen, self.seed))
         comparison_cells = draw_comparison_cells(
