@@ -115,14 +115,14 @@ def repeated(n, rng):
 NOISE = {**GIVEN, "kernel": Gaussian(0.5), "penalty": 1e-3, "n_centers": 200, "solver": "direct"}
 QUICK = {"kernel": "gaussian", "metric": "standard", "blend": 1, "coarse": 0, "progress": False}
 PARTS = [  # name, rows, new rows, n, parameters, data sets, parts
-    ("noise 1.0 where x > 0, else 0.05", by_half, by_half, 10_000, NOISE, 10,
+    ("20,000 rows, noise 1.0 where x > 0, else 0.05", by_half, by_half, 20_000, NOISE, 10,
      {"x > 0": lambda X: X[:, 0] > 0, "x <= 0": lambda X: X[:, 0] <= 0}),
-    ("noise exp(2 x - 2)", growing, growing, 10_000, NOISE, 10,
+    ("20,000 rows, noise exp(2 x - 2)", growing, growing, 20_000, NOISE, 10,
      {"x > 1.5": lambda X: X[:, 0] > 1.5, "1 < x <= 1.5": lambda X: abs(X[:, 0] - 1.25) <= 0.25,
       "0.5 < x <= 1": lambda X: abs(X[:, 0] - 0.75) <= 0.25, "x <= 0.5": lambda X: X[:, 0] <= 0.5}),
-    ("20 rows, all chosen", smooth, smooth, 20, {"progress": False}, 100, {}),
-    ("40 rows, all chosen", smooth, smooth, 40, {"progress": False}, 100, {}),
-    ("600 rows, each three times", repeated, smooth, 600, QUICK, 10, {}),
+    ("20 rows, all chosen", smooth, smooth, 20, {"progress": False}, 60, {}),
+    ("40 rows, all chosen", smooth, smooth, 40, {"progress": False}, 60, {}),
+    ("600 rows, each three times", repeated, smooth, 600, QUICK, 6, {}),
 ]  # fmt: skip
 
 

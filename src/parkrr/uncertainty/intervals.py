@@ -45,7 +45,7 @@ SCALE_CENTERS, ROWS_A_CENTER = 500, 4
 # tenth, because a scale from three quarters of them is worse and coverage is then too high.
 FOLDS, FOLDS_OF_FEW, FEW_TO_FOLD = 4, 10, 20_000
 SCALE_ROWS = 100  # with fewer rows the scale is a constant
-SMALLEST_RESIDUAL = 0.05  # of the median residual: smaller ones count as this
+SMALLEST_RESIDUAL = 0.01  # of the median residual: smaller ones count as this
 NOISE_ROWS = 50.0  # of all cells, added to those of a cell to estimate its noise
 COMPARED_COVERAGE = 0.9  # at which scales are compared
 LARGEST_INFLATION = 3.0
