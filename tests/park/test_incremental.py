@@ -25,7 +25,8 @@ W = np.random.default_rng(1).integers(1, 4, 1000).astype(float)
 
 
 def updatable(**changes):
-    return plain(**{**SETTINGS, "keep_statistics": True, "random_state": 0, **changes})
+    known = {"keep_statistics": True, "random_state": 0, "extrapolation": "free"}
+    return plain(**{**SETTINGS, **known, **changes})
 
 
 def named(Z):
@@ -162,7 +163,9 @@ def test_labels_never_named_are_refused():
 
 def test_a_fit_from_disk_can_be_updated(tmp_path):
     table = scan_parquet(write(tmp_path / "rows", 4000), target="y")
-    model = on_disk(tmp_path / "job", keep_statistics=True, penalty=1e-4).fit(table)
+    model = on_disk(tmp_path / "job", keep_statistics=True, penalty=1e-4, extrapolation="free").fit(
+        table
+    )
     there, target = rows(4000)
     new, more = rows(500, seed=5)
     model.partial_fit(named(new), more)
@@ -261,7 +264,9 @@ def test_a_loaded_model_knows_what_it_has_learned(tmp_path):
 
 def test_rows_of_files_can_be_forgotten(tmp_path):
     table = scan_parquet(write(tmp_path / "rows", 4000), target="y")
-    model = on_disk(tmp_path / "job", keep_statistics=True, penalty=1e-4).fit(table)
+    model = on_disk(tmp_path / "job", keep_statistics=True, penalty=1e-4, extrapolation="free").fit(
+        table
+    )
     there, target = rows(4000)
     with pytest.raises(ParameterError, match="1 of 2 are not: row 1 was never learned"):
         model.forget(named(np.vstack([there[:1], there[:1] + 1])), target[[0, 0]])

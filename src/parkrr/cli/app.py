@@ -71,6 +71,9 @@ Guarantee = Annotated[
     str | None,
     option("Theorem behind intervals: none, split, cell or jackknife+; not for labels.", "NAME"),
 ]
+Extrapolation = Annotated[
+    str | None, option("Predictions far from the data: bounded or free.", "NAME")
+]
 Engine = Annotated[str, option("Where tasks run: local or ray.", "NAME")]
 Report = Annotated[
     Path | None,
@@ -189,6 +192,7 @@ def plan(
     blend: Blend = None,
     coarse: Coarse = None,
     guarantee: Guarantee = None,
+    extrapolation: Extrapolation = None,
     engine: Engine = "local",
     json: Json = False,
     quiet: Quiet = False,
@@ -226,6 +230,7 @@ def fit(
     blend: Blend = None,
     coarse: Coarse = None,
     guarantee: Guarantee = None,
+    extrapolation: Extrapolation = None,
     engine: Engine = "local",
     random_state: Annotated[int, option("Seed of all random choices.", "N")] = 0,
     report: Report = None,

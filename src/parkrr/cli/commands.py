@@ -189,6 +189,11 @@ def prepare_fit(
         params["metric"] = "learned" if radial else "standard"
     if classify and params.pop("guarantee", "none") != "none":
         raise ParameterError("guarantee must not be given for labels, which have no intervals")
+    if classify and "extrapolation" in params:
+        raise ParameterError(
+            f"extrapolation must be left out of a classification, whose scores have no bound, got "
+            f"{params['extrapolation']!r}"
+        )
     kind = ParKClassifier if classify else ParKRegressor
     return table, kind(progress=not quiet, **params)
 

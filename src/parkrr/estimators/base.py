@@ -61,10 +61,12 @@ from parkrr.park import (
     FitSettings,
     Model,
     check_target,
+    choose_limits,
     compute_statistics,
     fit_leaving_out,
     fit_park,
     forget_rows,
+    include_targets,
     learn_rows,
     solve_changed,
     update_model,
@@ -674,7 +676,11 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """Set the attributes of a fitted estimator."""
         start = time.perf_counter()
         result, settings, log = outcome.result, outcome.settings, outcome.log
-        self.model_ = model = result.model
+        limits, bounds = None, list[dict[str, Any]]()
+        if self._is_bounded():
+            limits, bounds = choose_limits(result.model, result.left_out, self._cores)
+        self.model_ = model = result.model.replace_limits(limits)
+        result = result._replace(model=model)
         predicted = result.left_out.predictions(model, self._cores)  # (h, t)
         self.report_ = add_cell_errors(result.report, result.left_out, predicted)
         self.n_cells_ = len(self.report_)
@@ -690,7 +696,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             "random_state": settings.seed,
         }
         params = {**self.get_params(deep=False), **chosen}
-        self.chosen_ = Chosen(params, [*log.tried, *tried], log.seconds, uncertainty)
+        self.chosen_ = Chosen(params, [*log.tried, *bounds, *tried], log.seconds, uncertainty)
         self.__dict__.pop("feature_importances_", None)  # of an earlier fit
         if isinstance(settings.kernel, Radial):
             importances = importance.importances(model, outcome.sample).cpu().numpy()
@@ -730,6 +736,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         # Nothing below fails: an update that is refused leaves the model as it was.
         self.report_ = update_report(self.report_, statistics, fits)
         self.model_ = update_model(self.model_, fits)
+        if self.model_.limits is not None and not forget:
+            cell, limits = self.model_.route(block.X), self.model_.limits
+            limits = include_targets(limits, block.Y.to(limits), cell)
+            self.model_ = self.model_.replace_limits(limits)
         self.statistics_, self.validation_rows_ = statistics, validation
 
     def _rows(self, X: Any) -> Tensor:
@@ -775,6 +785,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _code_targets(self, y: Any) -> NDArray[Any]:
         """The target as numbers, unchecked, from which categories learn theirs."""
+
+    def _is_bounded(self) -> bool:
+        """Whether predictions have limits; scores, clipped to labels, would all be as certain."""
+        return False
 
     @abstractmethod
     def _predictor(self) -> Predictor:

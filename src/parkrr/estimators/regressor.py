@@ -134,6 +134,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         and holds a coverage of 1 - alpha; "cell" holds it in each cell, or group of small
         cells. "jackknife+" fits all rows, makes choices on four fifths of them, and holds
         1 - 2 alpha however unstable the fit is.
+    extrapolation : {"bounded", "free"}, default="bounded"
+        What predictions far from the data may be. "bounded" keeps them inside of the range of
+        targets that were seen in the cell, widened on both sides by as much as leave-one-out
+        error calls for; ``chosen_.tried`` lists the widths. "free", and any kernel that is
+        not radial, lets them follow the last slope, as does guarantee="jackknife+".
 
     Attributes
     ----------
@@ -216,6 +221,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
         guarantee: str = "none",
+        extrapolation: str = "bounded",
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -243,6 +249,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
             random_state=random_state,
         )
         self.guarantee = guarantee
+        self.extrapolation = extrapolation
+
+    def _is_bounded(self) -> bool:
+        # A fit without one row would have other limits, which the formula of jackknife+ leaves out.
+        return self.extrapolation == "bounded" and self.guarantee != "jackknife+"
 
     def fit(
         self,

@@ -81,6 +81,7 @@ class FilePredictor:
         predictor, model, coarse = self.predictor, self.predictor.model, self.predictor.model.coarse
         tensors = [model.centroids, *model.centers, *model.weights, model.intercept]
         tensors += [] if coarse is None else [coarse.centers, coarse.weights]
+        tensors += [] if model.limits is None else [model.limits]
         tensors += [tensor for tensor in vars(model.metric).values() if tensor is not None]
         bars = predictor.intervals
         if bars is not None:

@@ -30,6 +30,7 @@ from parkrr.park.cells import (
     fit_cell,
     local_penalty,
 )
+from parkrr.park.extrapolation import choose_limits, include_targets
 from parkrr.park.incremental import (
     CellStatistics,
     compute_statistics,

@@ -17,6 +17,7 @@ from parkrr.data import Block, CellRows, draw_indices, join_blocks
 from parkrr.errors import CellError, NotFiniteError, ResultError
 from parkrr.kernels import Kernel
 from parkrr.park.model import Model
+from parkrr.partition import CellShares
 from parkrr.solvers import Influence, LocalProblem, Solver, zero_fit
 
 
@@ -190,14 +191,22 @@ class LeaveOneOutRows:
 
     def predictions(self, model: Model, n_threads: int) -> Tensor:
         """The leave-one-out prediction of each row, shape (h, t)."""
+        shares = model.cell_shares(self.X)
+        return model.bound(self.free_predictions(model, n_threads, shares), shares)
+
+    def free_predictions(self, model: Model, n_threads: int, shares: CellShares) -> Tensor:
+        """As `predictions`, without limits."""
         if self.predicted is not None:
             return self.predicted
-        fitted = model.evaluate_pieces(self.X, n_threads)
-        row, cell, share = model.cell_shares(self.X)  # (p,) each
+        fitted = model.replace_limits(None).evaluate_pieces(self.X, n_threads)
+        return fitted - self.own_shares(shares)[:, None] * self.change
+
+    def own_shares(self, shares: CellShares) -> Tensor:
+        """The share of its own cell in the prediction of each row, shape (h,)."""
+        row, cell, share = shares  # (p,) each
         own = cell == self.cell[row]
-        own_share = self.change.new_zeros(len(self.X))  # (h,)  of the row's own cell
-        own_share.index_add_(0, row[own], share[own].double())
-        return fitted - own_share[:, None] * self.change
+        own_share = self.change.new_zeros(len(self.X))
+        return own_share.index_add_(0, row[own], share[own].double())
 
 
 def join_left_out(model: Model, results: Sequence[CellResult], scale: float) -> LeaveOneOutRows:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,6 +51,7 @@ class Model:
     intercept: Tensor  # (t,)  added to every prediction
     blend: Blend = HARD  # how many of the nearest cells predict a row, and with what shares
     coarse: "CoarseModel | None" = None  # of all rows; cells were fitted to its residual
+    limits: Tensor | None = None  # (2, Q, t)  of predictions in each cell; None for none
 
     # Prepared when first needed: together more than twice the size of the model.
 
@@ -91,12 +92,22 @@ class Model:
     def replace_weights(self, weights: list[Tensor], changed: list[int]) -> "Model":
         """The model with other coefficients in the changed cells; what is prepared stays so."""
         model = replace(self, weights=weights)
-        names = {field.name for field in fields(self)}
-        prepared = {name: value for name, value in self.__dict__.items() if name not in names}
+        prepared = self.list_prepared()
         if "cells" in prepared:
             prepared["cells"] = self.cells.replace_weights(weights, changed)
         model.__dict__.update(prepared)
         return model
+
+    def replace_limits(self, limits: Tensor | None) -> "Model":
+        """The model with other limits; what is prepared stays so."""
+        model = replace(self, limits=limits)
+        model.__dict__.update(self.list_prepared())
+        return model
+
+    def list_prepared(self) -> dict[str, Any]:
+        """What has been prepared, by name."""
+        names = {field.name for field in fields(self)}
+        return {name: value for name, value in self.__dict__.items() if name not in names}
 
     def map_rows(self, X: Tensor) -> Tensor:
         """Rows X (n, d) as the kernel takes them, shape (n, e)."""
@@ -177,7 +188,16 @@ class Model:
         out = torch.zeros(len(X), len(self.intercept), dtype=torch.float64, device=X.device)
         out.index_add_(0, row, values[place].double() * share.double()[:, None])
         out.add_(self.intercept)
-        return out if self.coarse is None else out.add_(self.coarse(X))
+        if self.coarse is not None:
+            out.add_(self.coarse(X))
+        return self.bound(out, CellShares(row, cell_of, share))
+
+    def bound(self, values: Tensor, shares: CellShares) -> Tensor:
+        """Values (n, t) of rows with shares of cells, inside of the limits of these cells."""
+        if self.limits is None:
+            return values
+        low, high = join_shares(self.limits, shares, len(values))
+        return values.clamp(low, high)
 
     def cell_shares(self, X: Tensor) -> CellShares:
         """The cells that predict mapped rows X (n, e), and their shares."""
@@ -202,7 +222,13 @@ class Model:
             kernel_block, w = self.cells[q]
             total = total + torch.mm(kernel_block(group), w)[:1].to(X.dtype).double() * share_q
         out = self.intercept + total
-        return out if self.coarse is None else out.add_(self.coarse(X))
+        if self.coarse is not None:
+            out.add_(self.coarse(X))
+        if self.limits is None:
+            return out
+        ends = [self.limits[:, q] * share_q for q, share_q in zip(cells, shares, strict=True)]
+        low, high = sum(ends[1:], ends[0])  # (t,) each
+        return out.clamp(low, high)
 
     def kernel_values(
         self, X: Tensor, cell_of: Tensor, counts: list[int]
@@ -240,6 +266,13 @@ class Model:
                 )
             else:  # a cell whose products had to be float64
                 yield q, part, kernel_block(X[part])
+
+
+def join_shares(values: Tensor, shares: CellShares, n: int) -> Tensor:
+    """Values of cells (2, Q, t) at n rows with shares of these cells, shape (2, n, t)."""
+    row, cell, share = shares
+    out = values.new_zeros(2, n, values.shape[2])
+    return out.index_add_(1, row, values[:, cell] * share.double()[:, None])
 
 
 def fill_groups(cell_of: Tensor, counts: list[int]) -> tuple[Tensor, Tensor, list[int]]:

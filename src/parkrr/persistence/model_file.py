@@ -62,6 +62,8 @@ def write_model(
     if model.metric.origin is not None:  # without an origin there is no feature map
         parts = {field.name: getattr(model.metric, field.name) for field in fields(FeatureMap)}
         tensors |= {f"metric.{k}": v.double() for k, v in parts.items() if v is not None}
+    if model.limits is not None:
+        tensors["limits"] = model.limits
     if model.coarse is not None:
         tensors |= {"coarse.centers": model.coarse.centers, "coarse.weights": model.coarse.weights}
     about = {
@@ -127,6 +129,7 @@ def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool)
         weights=weights if shared else [w.clone() for w in weights],
         intercept=tensors["intercept"],
         blend=Blend(**about["blend"]),
+        limits=tensors.get("limits"),  # of which files of earlier versions have none
         coarse=coarse and CoarseModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
     )
 

@@ -238,7 +238,19 @@ def predict(model: Model, X: Value) -> Value:
     rows, cells, *more = (part.merge_blocks().slice(0, n) for part in X.graph.loop(runs, route_run))
     shares = more.pop(0) if model.blend.n_blended(len(model.centroids)) > 1 else None
     out = predict_cells(model, RoutedRows(rows, cells, shares, None)) + to_array(model.intercept)
-    return out + more.pop() if more else out
+    return bound(model, out + more.pop() if more else out, cells, shares)
+
+
+def bound(model: Model, out: Value, cells: Value, shares: Value | None) -> Value:
+    """Predictions (n, t) inside of the limits of their cells (n, k): Model.bound."""
+    if model.limits is None:
+        return out
+    ends = []
+    for side in to_array(model.limits):  # (Q, t)
+        end = out.graph.constant(side).gather(cells)  # (n, k, t)
+        n, k = out.size(0), model.blend.n_blended(len(model.centroids))
+        ends.append((end if shares is None else end * shares.reshape(n, k, 1)).sum(1))
+    return out.graph.node("Min", out.graph.node("Max", out, ends[0]), ends[1])
 
 
 def route(model: Model, X: Value) -> RoutedRows:

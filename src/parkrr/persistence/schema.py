@@ -147,6 +147,7 @@ SCORES = {
     "scores.counts": TensorRule(WHOLE, "S"),
     "scores.group_of_cell": TensorRule(WHOLE, "Q"),
 }
+LIMITS = {"limits": TensorRule(FLOATS, "2Qt")}  # two ends
 # G levels, s centres of a learned scale, h validation rows.
 SCALES = {
     "noise": TensorRule(FLOATS, "Qt"),
@@ -235,6 +236,7 @@ def check_model(tensors: Tensors, about: Facts) -> None:
     """Refuse tensors and plain data from which no model can be built."""
     check_schema("file", about, FILE)
     rules = MODEL | (COARSE if about["coarse_kernel"] else {})
+    rules |= LIMITS if "limits" in tensors else {}
     if "metric.origin" in tensors:  # without an origin there is no feature map
         rules |= {name: rule for name, rule in METRIC.items() if name in tensors}
     both = ("metric.knots" in rules) == ("metric.levels" in rules)
@@ -242,7 +244,10 @@ def check_model(tensors: Tensors, about: Facts) -> None:
     if "metric.matrix" in rules and tensors["metric.matrix"].ndim == 1:
         rules["metric.matrix"] = TensorRule(FLOATS, "e")
     own = {name: tensor for name, tensor in tensors.items() if not name.startswith("more.")}
-    lengths = check_tensors(own, rules, {})
+    lengths = check_tensors(own, rules, {"2": 2})
+    if "limits" in own:
+        low, high = own["limits"]
+        require(bool((low <= high).all()), "limits must not be crossed")
     sizes, wide = tensors["sizes"].tolist(), tensors["wide"].tolist()
     require(min(sizes) >= 1, "sizes must be >= 1")
     in_wide = sum(size for size, flag in zip(sizes, wide, strict=True) if flag)

@@ -46,6 +46,7 @@ METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
 SOLVERS = ("auto", "direct", "falkon")
 PRECISIONS = ("auto", "float32", "float64")
+EXTRAPOLATIONS = ("bounded", "free")
 # Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as fast;
 # where its error (1e-6 of the target) matters, a comparison on cells in float32 shows it.
 FLOAT64_ROWS = 10_000
@@ -109,6 +110,7 @@ def build_settings(
     params: dict[str, Any], choices: OpenChoices, sizes: CellCounts, n: int, seed: int
 ) -> FitSettings:
     """Algorithm 1 for n rows; what is left open holds a value to start from."""
+    check_one_of("extrapolation", params.get("extrapolation", "free"), EXTRAPOLATIONS)
     return FitSettings(
         kernel=choices.families[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
