@@ -9,7 +9,7 @@ import torch
 from parkrr import Blend, ParKClassifier, ParKRegressor, load
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Linear
-from parkrr.park.extrapolation import include_targets, largest, target_ranges, widen
+from parkrr.park.cells import include_targets, largest, target_ranges, widen
 
 KNOWN = {
     "kernel": Gaussian(3.0),

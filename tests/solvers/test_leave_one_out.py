@@ -78,9 +78,9 @@ def left_out_of(model, *data):
     learn = type(model)._learn_uncertainty
 
     class Spy(type(model)):
-        def _learn_uncertainty(self, result, park, predicted):
+        def _learn_uncertainty(self, result, *others):
             found["left_out"] = result.left_out
-            return learn(self, result, park, predicted)
+            return learn(self, result, *others)
 
     model.__class__ = Spy
     model.fit(*data)

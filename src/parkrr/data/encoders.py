@@ -134,7 +134,7 @@ class TableEncoder:
     >>> import pyarrow as pa
     >>> from parkrr.data.encoders import learn_columns
     >>> table = pa.table({"x": [1.0, None], "open": [True, False]})
-    >>> learn_columns(table, {}).encode(table)
+    >>> learn_columns(table, {}).new_rows.encode(table)
     array([[1., 0., 1.],
            [1., 1., 0.]])
     """

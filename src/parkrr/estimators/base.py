@@ -547,7 +547,6 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         A classifier takes its classes from `classes`, or from y if that is None. `split` decides
         which rows are validation rows.
         """
-        split = split or ValidationSplit()
         params = self.get_params(deep=False)
         if updates:
             params["keep_statistics"] = True
@@ -558,12 +557,13 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 "weight= of scan_parquet"
             )
         divided = isinstance(X, ParquetTable) and bool(X.groups or X.time)
-        if isinstance(X, ParquetTable):
+        if split is not None and isinstance(X, ParquetTable):
             split.check_files()
         if divided:
-            X, y, sample_weight, split = split.read_files(X, params)
+            X, y, sample_weight, split = ValidationSplit.read_files(X, params)
         if guarantee != "none":
-            split.check_guarantee(guarantee)
+            if split is not None:
+                split.check_guarantee(guarantee)
             if updates:
                 refuse_update(guarantee)
             outcome = self._fit_with_guarantee(X, y, sample_weight, params)
@@ -575,26 +575,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             else:
                 self.one_output_ = len(X.target) == 1
         else:
-            columns, holdout, seed = None, None, as_seed(self.random_state)
-            # A frame of numbers without missing values is read as an array.
-            table = X if divided else table_to_encode(X) if is_frame(X) else None
-            if table is not None:
-                holdout = split.hold_out(len(table), seed)
-                fold = split.assign_folds(len(table), seed, holdout)
-                encoder = self._learn_columns(table, y, sample_weight, fold)
-                columns, X = encoder.new_rows, encoder.encode(table, fold)
-                if holdout is None and encoder.fold_codes and (fold == FOLDS).any():
-                    # Codes were made without the targets of these rows.
-                    holdout = Holdout(torch.from_numpy(fold == FOLDS))
-            X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
-            rows = as_source(X, Y, w)
-            holdout = split.hold_out(len(X), seed) if table is None else holdout
-            if holdout is not None and w is not None:
-                holdout = holdout.take(torch.from_numpy(check_weights(w, len(X)) > 0))
-            held = split.read_rows(self, columns, Y.shape[1])
-            held = None if held is None else self._move(held)
-            classify = self._kind == "ParKClassifier"
-            outcome = fit_rows(self._move(rows), params, seed, columns, holdout, classify, held)
+            outcome = self._fit_in_memory(X, y, sample_weight, params, classes, split, divided)
         self._keep(outcome)
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
@@ -612,6 +593,44 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     def _move(self, rows: ArraySource) -> ArraySource:
         """Rows on the device of the fit."""
         return rows if self.device == "cpu" else move_to_device(rows, check_device(self.device))
+
+    def _fit_in_memory(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        params: dict[str, Any],
+        classes: NDArray[Any] | None,
+        split: "ValidationSplit | None",
+        divided: bool,
+    ) -> FitOutcome:
+        """Fit arrays or a frame; `divided` if it is a table of files."""
+        columns, holdout, seed = None, None, as_seed(self.random_state)
+        # A frame of numbers without missing values is read as an array.
+        table = X if divided else table_to_encode(X) if is_frame(X) else None
+        if table is not None:
+            if split is None:
+                share = VALIDATION_SHARE if len(table) >= FEW_ROWS else 0.0
+                fold = assign_folds(np.arange(len(table)), seed, share)
+            else:
+                holdout = split.hold_out(len(table), seed)
+                fold = split.assign_folds(len(table), seed, holdout)
+            encoder = self._learn_columns(table, y, sample_weight, fold)
+            columns, X = encoder.new_rows, encoder.encode(table, fold)
+            if holdout is None and encoder.fold_codes and (fold == FOLDS).any():
+                # Codes were made without the targets of these rows.
+                holdout = Holdout(torch.from_numpy(fold == FOLDS))
+        X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
+        rows = as_source(X, Y, w)
+        held = None
+        if split is not None:
+            holdout = split.hold_out(len(X), seed) if table is None else holdout
+            held = split.read_rows(self, columns, Y.shape[1])
+            held = None if held is None else self._move(held)
+        if holdout is not None and w is not None:
+            holdout = holdout.take(torch.from_numpy(check_weights(w, len(X)) > 0))
+        classify = self._kind == "ParKClassifier"
+        return fit_rows(self._move(rows), params, seed, columns, holdout, classify, held)
 
     def _fit_with_guarantee(
         self, X: Any, y: Any, sample_weight: Any, params: dict[str, Any]

@@ -313,7 +313,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.classes_
         array(['high', 'low'], dtype='<U4')
         """
-        split = ValidationSplit(groups, time, cv, X_val, y_val, sample_weight_val)
+        given = (groups, time, cv, X_val, y_val, sample_weight_val)
+        split = None if all(each is None for each in given) else ValidationSplit(*given)
         return self._fit(X, y, sample_weight, split=split)
 
     def partial_fit(

@@ -320,7 +320,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.predict(days[:2]).round()
         array([80., 20.])
         """
-        split = ValidationSplit(groups, time, cv, X_val, y_val, sample_weight_val)
+        given = (groups, time, cv, X_val, y_val, sample_weight_val)
+        split = None if all(each is None for each in given) else ValidationSplit(*given)
         return self._fit(X, y, sample_weight, split=split)
 
     def partial_fit(

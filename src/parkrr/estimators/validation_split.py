@@ -8,9 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from parkrr.data import (
-    FEW_ROWS,
     FOLDS,
-    VALIDATION_SHARE,
     ArraySource,
     Holdout,
     ParquetTable,
@@ -66,8 +64,9 @@ class ValidationSplit:
                     f"scan_parquet"
                 )
 
+    @classmethod
     def read_files(
-        self, table: ParquetTable, params: dict[str, Any]
+        cls, table: ParquetTable, params: dict[str, Any]
     ) -> "tuple[Any, NDArray[Any], NDArray[Any] | None, ValidationSplit]":
         """Features, targets and weights of files, and the split that their columns describe."""
         if stays_on_disk(table, params):
@@ -77,7 +76,7 @@ class ValidationSplit:
                 "rows (scan_parquet(..., filter=...))"
             )
         features, y, w, groups, time = read_divided(table)
-        return features, y, w, ValidationSplit(groups, time)
+        return features, y, w, cls(groups, time)
 
     def check_guarantee(self, guarantee: str) -> None:
         """Refuse to divide rows that a guarantee divides at random."""
@@ -94,9 +93,8 @@ class ValidationSplit:
 
     def assign_folds(self, n: int, seed: int, holdout: Holdout | None) -> NDArray[np.int8]:
         """The fold in which each of n rows is encoded, (n,)."""
-        if holdout is None:
-            share = VALIDATION_SHARE if n >= FEW_ROWS and self.X_val is None else 0.0
-            return assign_folds(np.arange(n), seed, share)
+        if holdout is None:  # the validation rows are beside these
+            return assign_folds(np.arange(n), seed, 0.0)
         numbers = np.arange(n) if holdout.groups is None else holdout.groups.numpy()
         fold = assign_folds(numbers, seed, 0.0)
         return np.where(holdout.is_validation.numpy(), FOLDS, fold).astype(np.int8)

@@ -27,10 +27,11 @@ from parkrr.park.cells import (
     CellResult,
     CellTask,
     LeaveOneOutRows,
+    choose_limits,
     fit_cell,
+    include_targets,
     local_penalty,
 )
-from parkrr.park.extrapolation import choose_limits, include_targets
 from parkrr.park.incremental import (
     CellStatistics,
     compute_statistics,

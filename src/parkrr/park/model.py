@@ -245,7 +245,7 @@ class Model:
                 continue
             Z = self.centers[q]
             rows = block_rows(len(Z), Z.element_size(), count)
-            rows -= rows % GROUP_OF_ROWS if rows < count else 0
+            rows -= rows % GROUP_OF_ROWS if GROUP_OF_ROWS <= rows < count else 0
             for done in range(0, count, rows):
                 cells.append(q)
                 starts.append(start + done)
