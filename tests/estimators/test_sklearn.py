@@ -66,6 +66,10 @@ GRID = {
     "progress": [True, False],
     "random_state": [None, 0, np.random.RandomState(0)],
 }
+REGRESSOR_GRID = {
+    "guarantee": ["none", "split", "cell", "jackknife+"],
+    "extrapolation": ["bounded", "free"],
+}
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -81,7 +85,7 @@ def rows():
 
 
 def test_the_grid_names_every_parameter():
-    assert set(GRID) | {"guarantee"} == set(ParKRegressor().get_params())
+    assert set(GRID) | set(REGRESSOR_GRID) == set(ParKRegressor().get_params())
     assert set(GRID) | {"class_weight"} == set(ParKClassifier().get_params())
 
 
@@ -92,9 +96,10 @@ def test_grid_search_runs_over_class_weights(rows):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_grid_search_runs_over_guarantees(rows):
+@pytest.mark.parametrize("name", sorted(REGRESSOR_GRID))
+def test_grid_search_of_a_regressor_runs_over(name, rows):
     X, y = rows
-    grid = {"guarantee": ["none", "split", "cell", "jackknife+"]}
+    grid = {name: REGRESSOR_GRID[name]}
     search = GridSearchCV(ParKRegressor(**PLAIN, random_state=0), grid, cv=2).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 

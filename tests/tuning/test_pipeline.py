@@ -66,7 +66,7 @@ def test_the_chosen_parameters_fit_the_same_model(fitted):
 def test_what_was_tried_is_recorded_with_its_error(fitted):
     chosen = fitted[0].chosen_
     assert {"sample search", "metric search", "blend trial"} == set(chosen.seconds)
-    choices = [entry for entry in chosen.tried if entry["step"] != "intervals"]
+    choices = [e for e in chosen.tried if e["step"] not in ("intervals", "extrapolation")]
     assert {entry["step"] for entry in choices} == {
         *("sample search", "metric descent", "comparison on cells", "blend trial")
     }
@@ -76,7 +76,7 @@ def test_what_was_tried_is_recorded_with_its_error(fitted):
 def test_settled_parameters_leave_nothing_to_try():
     X, y = ridge_function(300)
     model = plain(random_state=0).fit(X, y)
-    assert {entry["step"] for entry in model.chosen_.tried} == {"intervals"}
+    assert {entry["step"] for entry in model.chosen_.tried} == {"intervals", "extrapolation"}
 
 
 @pytest.fixture(scope="module")

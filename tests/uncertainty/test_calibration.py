@@ -304,3 +304,10 @@ def test_a_rare_class_survives_saving(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "m.park").predict_proba(X), model.predict_proba(X)
     )
+
+
+def test_classes_of_one_row_each_can_be_calibrated():
+    F = np.random.default_rng(0).normal(size=(40, 40))
+    calibration, losses = learn_calibration(F, np.arange(40), np.ones(40), 0)
+    assert np.isfinite(list(losses.values())).all()
+    assert np.isfinite(calibration.probabilities(F)).all()

@@ -159,7 +159,9 @@ def learn_calibration(
         names.append("isotonic")
     losses = {}
     if len(F) >= COMPARED_ROWS:
-        fold, P = rank % FOLDS, np.empty((len(F), len(counts)))
+        fold, P = np.empty(len(F), dtype=np.int64), np.empty((len(F), len(counts)))
+        # In turn over the rows of one class after the other: classes of one row share the folds.
+        fold[np.lexsort((rank, labels))] = np.arange(len(F)) % FOLDS
         for name in names:
             for k in range(FOLDS):
                 train, test = fold != k, fold == k
