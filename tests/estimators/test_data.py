@@ -71,5 +71,6 @@ def test_real_duplicates_are_survived_and_reported(dataset, solver):
         Gaussian(3.0), penalty=1e-6, n_cells=8, n_centers=4000, solver=solver, random_state=0
     ).fit(data.X, data.y)
     rmse = np.sqrt(np.mean((model.predict(data.X_test) - data.y_test) ** 2))
-    assert all("jitter" in cell.rescue for cell in model.report_)
+    assert sum(cell.rows for cell in model.report_) < len(data.X) / 2  # copies are one row
+    assert any("jitter" in cell.rescue for cell in model.report_)  # what is nearly a copy is not
     assert rmse < 0.11  # 1.85 for FALKON whose float32 products are not questioned
