@@ -106,7 +106,9 @@ class Category:
     @property
     def by_target(self) -> bool:
         """Whether codes are means of targets and not a column for each category."""
-        return bool(self.values) and not np.array_equal(self.codes, np.eye(len(self.values)))
+        if len(self.values) != self.width:  # before the matrix of 10^5 categories, of 80 GB
+            return bool(self.values)
+        return not np.array_equal(self.codes, np.eye(self.width))
 
     def encode(self, values: pa.ChunkedArray) -> Array:
         codes = np.array([*self.codes, self.other], dtype=np.float64)

@@ -862,15 +862,7 @@ def fit_rows(
             settings = replace(settings, penalty=settings.penalty * share)
         result = fit_park(settings, rows)
         result = with_left_out(result, result.model, held, settings.engine.local)
-    return FitOutcome(
-        result=result,
-        settings=settings,
-        log=log,
-        sample=rows.sample(importance.ROWS, settings.seed).X,
-        blocks=given.blocks(STATISTICS_ROWS),
-        seconds={"partition": result.partition_seconds, "cells": result.cells_seconds},
-        columns=columns,
-    )
+    return describe_outcome(result, settings, log, rows, given, columns)
 
 
 def fit_rows_leaving_out(
@@ -902,12 +894,24 @@ def fit_rows_leaving_out(
         share = seen.total_weight / rows.total_weight
         settings = replace(settings, penalty=settings.penalty * share)
     result = fit_leaving_out(settings, seen, others)
+    return describe_outcome(result, settings, log, rows, rows, columns)
+
+
+def describe_outcome(
+    result: FitResult,
+    settings: FitSettings,
+    log: TuningLog,
+    rows: ArraySource,
+    given: ArraySource,
+    columns: TableEncoder | None,
+) -> FitOutcome:
+    """What a fit of rows in memory returns; `given` are these rows before copies were merged."""
     return FitOutcome(
         result=result,
         settings=settings,
         log=log,
         sample=rows.sample(importance.ROWS, settings.seed).X,
-        blocks=rows.blocks(STATISTICS_ROWS),
+        blocks=given.blocks(STATISTICS_ROWS),
         seconds={"partition": result.partition_seconds, "cells": result.cells_seconds},
         columns=columns,
     )
