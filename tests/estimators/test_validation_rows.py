@@ -156,6 +156,17 @@ def test_a_column_of_files_divides_rows_as_an_array_does(column, kind, tmp_path)
     )
 
 
+def test_rows_of_files_without_a_target_are_skipped_with_groups_too(tmp_path):
+    X, y, group = patients()
+    y[::7] = np.nan
+    rows = pa.table({"a": X[:, 0], "y": y, "who": group})  # NaN, where pandas writes nulls
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    table = scan_parquet(tmp_path / "rows.parquet", target="y", groups="who")
+    model, known = ParKRegressor(**PLAIN).fit(table), np.isfinite(y)
+    again = ParKRegressor(**PLAIN).fit(X[known, :1], y[known], groups=group[known])
+    np.testing.assert_array_equal(model.validation_rows_["truth"], again.validation_rows_["truth"])
+
+
 def test_groups_of_files_on_disk_are_refused(tmp_path):
     X, y, group = patients()
     frame = pd.DataFrame({"a": X[:, 0], "y": y, "who": group})

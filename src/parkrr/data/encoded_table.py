@@ -283,6 +283,8 @@ def read_divided(table: ParquetTable) -> DividedTable:
     rows = pa.concat_tables(table.blocks(max(1, table.n_rows), names))
     for name in table.target:
         rows = rows.filter(pc.is_valid(rows[name]))
+        if pa.types.is_floating(rows[name].type):
+            rows = rows.filter(pc.is_finite(rows[name]))
     targets = [decode_dictionary(rows[name]).to_numpy() for name in table.target]
 
     def column(name: str | None) -> NDArray[Any] | None:
