@@ -69,7 +69,11 @@ def test_a_number_of_features_that_is_not_that_of_the_fit_is_refused(model):
 
 @pytest.mark.parametrize(
     ("y", "rule"),
-    [(["a"] * 300, "y"), ([None] * 300, "y must be"), (Y[:200, 0], "inconsistent numbers")],
+    [
+        (["a"] * 300, "y"),
+        ([None] * 300, "y must have a value"),
+        (Y[:200, 0], "inconsistent numbers"),
+    ],
 )
 def test_a_target_that_is_none_is_refused(y, rule):
     with pytest.raises(ValueError, match=rule):

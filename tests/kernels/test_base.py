@@ -99,5 +99,7 @@ def test_a_kernel_has_a_name(name):
 
 @pytest.mark.parametrize("kernel", ["rbf", 3, Gaussian])
 def test_what_is_no_kernel_is_refused(kernel):
-    with pytest.raises(ParameterError, match="kernel must be a Kernel or one of"):
+    with pytest.raises(
+        ParameterError, match=r"kernel must be 'auto', a Kernel such as .*, or one of"
+    ):
         as_kernel(kernel)

@@ -70,7 +70,7 @@ BYTES = [
     (header_of(b'{"a": 1e999}'), "numbers must be finite"),
     (header_of(b'{"a": %d}' % 2**64), "fit 64 bits"),
     (header_of(b'{"a": "\\ud800"}'), "surrogates not allowed"),
-    (header_of(b'{"a": 1}'), "__metadata__ must be object, got None"),
+    (header_of(b'{"a": 1}'), "without __metadata__ of parkrr"),
     (header_of(b'{"__metadata__": {"format": "pt"}}'), "__metadata__ cannot have 'format'"),
     (header_of(b'{"__metadata__": {"parkrr": 1}}'), "__metadata__.parkrr must be str, got 1"),
     (header_of(b'{"__metadata__": {"parkrr": "[]"}}'), "must be an object of JSON"),

@@ -232,9 +232,13 @@ def check_writable(place: str | Path) -> None:
     path = Path(place)
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise StorageError(str(path), f"there is no folder {str(folder)!r}")
-    if path.is_dir() or not os.access(folder, os.W_OK):
-        raise StorageError(str(path), "it is a folder" if path.is_dir() else "permission denied")
+        raise StorageError(
+            str(path), f"there is no folder {str(folder)!r}; create it or choose another one"
+        )
+    if path.is_dir():
+        raise StorageError(str(path), "it is a folder; name a file in it")
+    if not os.access(folder, os.W_OK):
+        raise StorageError(str(path), "permission denied; choose a folder that you may write into")
 
 
 def can_plot() -> bool:

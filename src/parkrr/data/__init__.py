@@ -54,8 +54,10 @@ from parkrr.data.rows import (
     as_source,
     as_tensor,
     canonical_order,
+    check_any_rows,
     check_weights,
     choose_rows,
+    collect,
     cut_evenly,
     draw_indices,
     group_by_cell,
@@ -76,4 +78,6 @@ from parkrr.data.targets import (
     decode_classes,
     encode_classes,
     learn_target,
+    read_labels,
+    read_numbers,
 )

@@ -205,6 +205,22 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__")
 
 
+def collect(rows: Any) -> Any:
+    """The rows of a lazy frame of polars, which are read now; anything else as it is."""
+    return rows.collect() if type(rows).__name__ == "LazyFrame" else rows
+
+
+def check_any_rows(X: Any, name: str = "X") -> None:
+    """Refuse rows of which there are none, as scikit-learn does."""
+    shape = getattr(X, "shape", None)
+    n = shape[0] if shape else len(X) if isinstance(X, list | tuple) else 1
+    if n == 0:
+        raise ParameterError(
+            f"{name} must have at least one row, got 0 sample(s); look at the filter or the slice "
+            f"that made it, or skip empty batches"
+        )
+
+
 def as_source(X: NDArray[Any], Y: NDArray[Any], sample_weight: ArrayLike | None) -> ArraySource:
     """The rows of positive weight, as tensors."""
     w = None

@@ -112,6 +112,10 @@ class Folder:
 
 def open_folder(url: str | Path) -> Folder:
     """The folder at a path, or at a URL such as s3://bucket/fit-1 with pyarrow's options."""
+    if not isinstance(url, str | os.PathLike):
+        raise ParameterError(
+            f"a path must be a str or a Path, got {type(url).__name__}; name a file or a folder"
+        )
     if not is_url(url):
         return Folder(str(Path(url).absolute()), fs.LocalFileSystem())
     try:
@@ -161,4 +165,19 @@ def naming_writes(path: str) -> Iterator[None]:
     except ParKError:  # an error of a file that is read names that file
         raise
     except OSError as error:
-        raise StorageError(path, str(error)) from error
+        raise StorageError(path, explain_write(path, error)) from error
+
+
+def explain_write(path: str, error: OSError) -> str:
+    """Why a file could not be written, and the way out."""
+    folder = Path(path).parent
+    if not is_url(path) and not folder.exists():
+        return f"there is no folder {str(folder)!r}; create it or choose another one"
+    if not is_url(path) and Path(path).is_dir():
+        return "it is a folder; name a file in it"
+    if isinstance(error, PermissionError):
+        return f"permission denied; choose a folder that you may write into ({error})"
+    return (
+        f"{error}; free space or choose another folder. With a checkpoint, rerunning the same "
+        f"call resumes."
+    )

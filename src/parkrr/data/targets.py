@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,94 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parkrr.data.encoders import as_numbers, decode_dictionary
+from parkrr.data.encoders import as_numbers, decode_dictionary, is_category
 from parkrr.data.parquet import BLOCK_BYTES, SLICES, ParquetTable, rows_per_block
-from parkrr.errors import ParameterError
+from parkrr.data.rows import collect
+from parkrr.errors import ParameterError, suggest
 from parkrr.runtime import Engine
 
 MOST_CLASSES = 1000
+SHOWN_LABELS = 20  # of a message
+NOT_AVAILABLE = ("NAType", "NaTType")  # types of missing values of pandas, which may not be here
 NO_TARGET = "target must have values, but is missing in every row that was read"
+
+
+def read_numbers(y: Any, name: str = "y") -> NDArray[Any]:
+    """A target of any kind as an array of numbers, none of them missing."""
+    array = as_array(y, name)
+    if array.dtype.kind in "OUS":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            refuse_missing(array, name)
+            place = next(k for k, value in enumerate(array.flat) if not is_number(value))
+            row, value = place // array[:1].size, as_plain(array.flat[place])
+            raise ParameterError(
+                f"{name} must be numbers, but row {row} is {value!r}; for labels use "
+                f"ParKClassifier, and convert numbers that are written as text"
+            ) from None
+    if array.dtype.kind == "c":  # as scikit-learn says it
+        raise ParameterError(f"{name} must be real numbers: Complex data not supported")
+    if array.dtype.kind not in "fiub":
+        raise ParameterError(
+            f"{name} must be real numbers, got {array.dtype}; dates and durations can be "
+            f"predicted as seconds"
+        )
+    refuse_missing(array, name)
+    return array
+
+
+def read_labels(y: Any, name: str = "y") -> NDArray[Any]:
+    """Labels of any kind as an array, none of them missing and all comparable."""
+    array = as_array(y, name)
+    refuse_missing(array, name)
+    if array.dtype.kind == "O":
+        kinds = {type(as_plain(value)): as_plain(value) for value in array.flat}
+        orders = {str if issubclass(kind, str) else Real for kind in kinds}
+        if len(orders) > 1:
+            both = " and ".join(f"{value!r} ({kind.__name__})" for kind, value in kinds.items())
+            raise ParameterError(f"{name} must be labels of one type, got {both}; convert them")
+    return array
+
+
+def as_array(y: Any, name: str) -> NDArray[Any]:
+    """A column, a frame or a sequence as an array."""
+    try:
+        return np.asarray(collect(y))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be an array of one value a row: {error}") from error
+
+
+def as_plain(value: Any) -> Any:
+    """A value of numpy as one of Python, which a message shows without its type."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, or text that is one."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def refuse_missing(array: NDArray[Any], name: str) -> None:
+    """Name the first row of an array that is None, NaN, or NA or NaT of pandas."""
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    elif array.dtype.kind == "O":
+        values = (v is None or type(v).__name__ in NOT_AVAILABLE or v != v for v in array.flat)  # noqa: PLR0124
+        missing = np.fromiter(values, bool, array.size).reshape(array.shape)
+    else:
+        return
+    if missing.any() and array.ndim:
+        rows = np.flatnonzero(missing.reshape(len(array), -1).any(1))
+        raise ParameterError(
+            f"{name} must have a value in every row, but {name} contains NaN or None in "
+            f"{len(rows)} of {len(array)} rows, the first is row {rows[0]}; leave these rows out "
+            f"of X and {name}"
+        )
 
 
 @dataclass(frozen=True)
@@ -80,15 +162,35 @@ def compute_class_weights(
     if isinstance(class_weight, str) and class_weight == "balanced":
         balanced: NDArray[np.float64] = counts.sum() / (len(counts) * counts)
         return balanced
-    weights = np.array([float(dict(class_weight).get(label, 1.0)) for label in labels])
-    if not (np.isfinite(weights).all() and (weights > 0).all()):
-        raise ParameterError(f"class_weight must hold weights > 0, got {class_weight!r}")
-    return weights
+    if not isinstance(class_weight, Mapping):
+        raise ParameterError(
+            f"class_weight must be None, 'balanced' or a weight for each label, such as "
+            f"{ {labels[0]: 2.0} }, got {class_weight!r}{suggest(class_weight, ['balanced'])}"
+        )
+    for label, weight in class_weight.items():
+        if label not in labels:
+            raise ParameterError(
+                f"class_weight must be of labels of y, {list(labels[:SHOWN_LABELS])}"
+                f"{' and more' if labels[SHOWN_LABELS:] else ''}, got {label!r}"
+                f"{suggest(label, labels)}"
+            )
+        if not isinstance(weight, Real) or not 0 < float(weight) < math.inf:
+            raise ParameterError(
+                f"class_weight must hold weights > 0 and finite, got {weight!r} for {label!r}"
+            )
+    return np.array([float(class_weight.get(label, 1.0)) for label in labels])
 
 
 def learn_target(table: ParquetTable, classify: bool, class_weight: Any, engine: Engine) -> Target:
     """How to encode the target; a pass over its column finds the classes."""
     if not classify:
+        for name in table.target:
+            kind = table.schema.field(name).type
+            if is_category(kind):
+                raise ParameterError(
+                    f"target must be a column of numbers, but {name!r} is {kind}; for labels use "
+                    f"ParKClassifier, on the command line --classify"
+                )
         return Target(table.target)
     if len(table.target) != 1:
         raise ParameterError(f"target must be one column of labels, got {table.target!r}")

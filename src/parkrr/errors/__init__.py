@@ -9,6 +9,7 @@ from parkrr.errors.checks import (
     check_positive,
     check_positive_or,
     check_share,
+    suggest,
 )
 from parkrr.errors.exceptions import (
     BudgetError,

@@ -1,7 +1,9 @@
 """Checks of parameters: each returns the value, or raises an error that names the rule."""
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -57,8 +59,17 @@ def check_positive_or(name: str, value: Any, exception: str | None) -> float | N
 def check_one_of(name: str, value: Any, allowed: Any) -> str:
     """The value, if it is one of those allowed."""
     if not isinstance(value, str) or value not in allowed:
-        raise ParameterError(f"{name} must be one of {sorted(allowed)}, got {value!r}")
+        raise ParameterError(
+            f"{name} must be one of {sorted(allowed)}, got {value!r}{suggest(value, allowed)}"
+        )
     return str(value)
+
+
+def suggest(value: Any, allowed: Iterable[Any]) -> str:
+    """The end of a message: the allowed name that is spelt most like the value, if one is."""
+    by_letters = {str(name).lower(): name for name in allowed}
+    close = difflib.get_close_matches(str(value).lower(), by_letters, n=1)
+    return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
 
 
 def check_bytes(name: str, value: Any) -> float | None:

@@ -38,13 +38,10 @@ class SourceError(FileError):
 
 
 class StorageError(FileError):
-    """A file cannot be written; the message names it."""
+    """A file cannot be written; the message names it and the way out."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.path!r} cannot be written: {self.reason}; free space or choose another "
-            f"folder. With a checkpoint, rerunning the same call resumes."
-        )
+        return f"{self.path!r} cannot be written: {self.reason}"
 
 
 class CheckpointError(ParKError, ValueError):

@@ -30,7 +30,9 @@ from parkrr.data import (
     as_source,
     as_tensor,
     assign_folds,
+    check_any_rows,
     check_weights,
+    collect,
     encode_frame,
     has_copies,
     hash_rows,
@@ -231,7 +233,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         >>> plan.cells, plan.centers
         (5, 20000)
         """
-        params = self.get_params(deep=False)
+        params, X = self.get_params(deep=False), collect(X)
+        check_any_rows(X)
         if isinstance(X, ParquetTable):
             return plan_table(params, X, classify=self._kind == "ParKClassifier", seed=0)
         table = table_to_encode(X) if is_frame(X) else None
@@ -517,6 +520,13 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         ['trip', 'lower', 'upper']
         """
         check_is_fitted(self)
+        if not isinstance(source, ParquetTable):
+            raise ParameterError(
+                f"source must be the result of scan_parquet, got {type(source).__name__}; "
+                f"use predict for rows in memory"
+            )
+        keys = (keys,) if isinstance(keys, str) else keys
+        outputs = (outputs,) if isinstance(outputs, str) else outputs
         for name in outputs:
             check_one_of("outputs", name, self._outputs)
         predictor = self._predictor()
@@ -547,7 +557,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         A classifier takes its classes from `classes`, or from y if that is None. `split` decides
         which rows are validation rows.
         """
-        params = self.get_params(deep=False)
+        params, X = self.get_params(deep=False), collect(X)
+        check_rows(X, y)
         if updates:
             params["keep_statistics"] = True
         guarantee = check_one_of("guarantee", params.get("guarantee", "none"), GUARANTEES)
@@ -765,6 +776,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """X as the numbers that the model was fitted to, shape (n, d)."""
         if "model_" not in self.__dict__:  # scikit-learn's check takes 30 us
             check_is_fitted(self)
+        X = collect(X)
+        check_any_rows(X)
         if self.columns_ is not None:
             return as_tensor(encode_frame(self.columns_, X))
         if (  # nothing is left to check, and scikit-learn takes 100 us to find that out
@@ -825,6 +838,21 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
 
         Returns what was tried and what was best.
         """
+
+
+def check_rows(X: Any, y: Any) -> None:
+    """Refuse what is no table of rows, and rows without targets."""
+    if isinstance(X, str | Path):
+        raise ParameterError(
+            f"X must be rows in memory or the result of scan_parquet, got {str(X)!r}; for a file "
+            f"write fit(scan_parquet({str(X)!r}, target=...))"
+        )
+    check_any_rows(X)
+    if y is None and is_frame(X):  # of arrays scikit-learn says the same
+        raise ParameterError(
+            "y must be given with X: this estimator requires y to be passed, but the target y is "
+            "None"
+        )
 
 
 def fit_rows(

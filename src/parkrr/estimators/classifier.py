@@ -17,6 +17,7 @@ from parkrr.data import (
     compute_class_weights,
     encode_classes,
     naming_parameter,
+    read_labels,
 )
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
@@ -533,11 +534,12 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.score(X[1::2], labels[1::2]) > 0.9
         True
         """
-        return float(super().score(X, y, sample_weight))
+        return float(super().score(X, read_labels(y), sample_weight))
 
     def _check_training_rows(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
     ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
+        y = None if y is None else read_labels(y)
         with naming_parameter("X, y"):
             rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
             check_classification_targets(labels)
@@ -574,12 +576,12 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         return encode_classes(number, len(self.classes_)).astype(np.float64), w
 
     def _code_targets(self, y: Any) -> NDArray[Any]:
-        classes, number = np.unique(np.asarray(y), return_inverse=True)
+        classes, number = np.unique(read_labels(y), return_inverse=True)
         return encode_classes(number, len(classes))
 
     def _class_indices(self, labels: Any) -> NDArray[np.int64]:
         """The position of each label in `classes_`, shape (n,)."""
-        labels = np.asarray(labels)
+        labels = read_labels(labels)
         known = np.isin(labels, self.classes_)
         if not known.all():
             raise ParameterError(
@@ -590,7 +592,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         return number
 
     def _n_outputs(self, y: ArrayLike | None) -> int:
-        n_classes = 2 if y is None else len(np.unique(np.asarray(y)))
+        n_classes = 2 if y is None else len(np.unique(read_labels(y)))
         return 1 if n_classes == 2 else n_classes
 
     def _predictor(self) -> Predictor:

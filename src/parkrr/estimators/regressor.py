@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import ArraySource, as_real, check_weights, naming_parameter
+from parkrr.data import ArraySource, check_weights, naming_parameter, read_numbers
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.estimators.validation_split import ValidationSplit
@@ -536,28 +536,23 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> ParKRegressor(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.99
         True
         """
-        return float(super().score(X, y, sample_weight))
+        return float(super().score(X, read_numbers(y), sample_weight))
 
     def _check_training_rows(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
     ) -> tuple[NDArray[Any], NDArray[Any], ArrayLike | None]:
+        y = None if y is None else read_numbers(y)
         with naming_parameter("X, y"):
             rows, target = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
             )
-        if not isinstance(target, np.ndarray) or target.dtype.kind not in "fiub":
-            kind = getattr(target, "dtype", None)
-            raise ParameterError(f"y must be an array of numbers, got {type(target)} of {kind}")
-        if not np.isfinite(target).all():  # None among objects passes scikit-learn's check
-            raise ParameterError("y must be finite, but contains NaN or infinity")
         self.one_output_ = target.ndim == 1
         return rows, target.reshape(len(target), -1), sample_weight
 
     def _check_new_rows(
         self, y: Any, sample_weight: Any, n: int, t: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        with naming_parameter("y"):
-            Y = as_real(y)
+        Y = np.asarray(read_numbers(y), dtype=np.float64)
         Y = Y.reshape(len(Y), -1) if Y.ndim else Y
         if Y.shape != (n, t) or not np.isfinite(Y).all():
             raise ParameterError(
@@ -566,7 +561,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         return Y, None if sample_weight is None else check_weights(sample_weight, n)
 
     def _code_targets(self, y: Any) -> NDArray[Any]:
-        return as_real(y)
+        return read_numbers(y)
 
     def _predictor(self) -> Predictor:
         return Predictor(self.model_, self.one_output_, intervals=self.intervals_)

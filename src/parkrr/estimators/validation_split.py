@@ -15,6 +15,7 @@ from parkrr.data import (
     TableEncoder,
     as_source,
     assign_folds,
+    collect,
     encode_frame,
     hold_out,
     naming_parameter,
@@ -105,11 +106,12 @@ class ValidationSplit:
         """The validation rows that were given, as the estimator encodes rows with t targets."""
         if self.X_val is None:
             return None
+        given = collect(self.X_val)
         if columns is not None:
-            X = encode_frame(columns, self.X_val)
+            X = encode_frame(columns, given)
         else:
             with naming_parameter("X_val"):
-                X = check_array(self.X_val, dtype=[np.float64, np.float32])
+                X = check_array(given, dtype=[np.float64, np.float32])
             if X.shape[1] != estimator.n_features_in_:
                 raise ParameterError(
                     f"X_val must have the {estimator.n_features_in_} features of X, got "

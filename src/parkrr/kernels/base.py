@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.errors import ParameterError
+from parkrr.errors import ParameterError, suggest
 from parkrr.runtime import torch_threads
 
 # A block of kernel values stays in a core's L2 cache between the GEMM, the exponential and
@@ -73,7 +73,10 @@ def as_kernel(kernel: Kernel | str) -> Kernel:
         return kernel
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel]()
-    raise ParameterError(f"kernel must be a Kernel or one of {sorted(KERNELS)}, got {kernel!r}")
+    raise ParameterError(
+        f"kernel must be 'auto', a Kernel such as Gaussian(2.0), or one of {sorted(KERNELS)}, got "
+        f"{kernel!r}{suggest(kernel, KERNELS)}"
+    )
 
 
 class KernelBlock(ABC):

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import final
 
 import torch
@@ -43,10 +43,15 @@ class Polynomial(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.degree, Integral) or self.degree < 1:
             raise ParameterError(f"degree must be a whole number >= 1, got {self.degree!r}")
-        if not 0 < self.gamma < math.inf:
-            raise ParameterError(f"gamma must be positive and finite, got {self.gamma!r}")
-        if not 0 <= self.coef0 < math.inf:
-            raise ParameterError(f"coef0 must be >= 0 and finite, got {self.coef0!r}")
+        if not isinstance(self.gamma, Real) or not 0 < self.gamma < math.inf:
+            raise ParameterError(
+                f"gamma must be one number, positive and finite, got {self.gamma!r}; scale the "
+                f"features for one of each"
+            )
+        if not isinstance(self.coef0, Real) or not 0 <= self.coef0 < math.inf:
+            raise ParameterError(
+                f"coef0 must be one number, >= 0 and finite, got {self.coef0!r}; 1.0 is usual"
+            )
 
     def diag(self, X: Tensor) -> Tensor:
         return X.square().sum(1).mul_(self.gamma).add_(self.coef0).pow_(self.degree)

@@ -7,6 +7,7 @@ sum_j alpha_j S(x, z_j) (x - z_j), two products with the slopes S.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import final
 
 import numpy as np
@@ -30,7 +31,12 @@ class Radial(Kernel):
 
     def __post_init__(self) -> None:
         lengthscale = getattr(self, "lengthscale", 1.0)  # which a kernel of yours may not have
-        if not 1e-100 <= lengthscale <= 1e100:  # also rejects NaN; its square is used
+        if not isinstance(lengthscale, Real):
+            raise ParameterError(
+                f"lengthscale must be one number, got {lengthscale!r}; kernel='gaussian' has it "
+                f"chosen, and metric='learned' with it a weight for each feature"
+            )
+        if not 1e-100 <= float(lengthscale) <= 1e100:  # also rejects NaN; its square is used
             raise ParameterError(
                 f"lengthscale must be between 1e-100 and 1e100, got {lengthscale!r}; "
                 f"scale the features instead"

@@ -108,7 +108,10 @@ def load_estimator(path: str | Path, kinds: Mapping[str, type[E]]) -> E:
         saved = read_model(file, shared=True)
         kind = saved.facts.get("estimator")
         if not isinstance(kind, str) or kind not in kinds:
-            raise ModelFileError(f"{str(file)!r} holds no estimator, but part of a fit")
+            raise ModelFileError(
+                f"{str(path)!r} holds no estimator, but part of a fit; load the file that save "
+                f"or 'parkrr fit' wrote"
+            )
         with model_file_errors(f"{str(file)!r} is damaged"):
             defaults = kinds[kind]().get_params(deep=False)
             check_estimator(saved.facts, saved.more, saved.model, defaults)

@@ -37,6 +37,18 @@ DTYPES = {
     "I64": torch.int64,
     "BOOL": torch.bool,
 }
+# How other files begin that people have beside a model, and what to do with each.
+OTHER_FORMATS = {
+    b"PAR1": "it is Parquet, which scan_parquet reads",
+    b"\x80": "it is a pickle, which pickle.load or joblib.load reads; models are written by save",
+    b"PK\x03\x04": "it is a zip file, such as torch.save and Excel write",
+    b"\x1f\x8b": "it is compressed by gzip; decompress it first",
+    b"ARROW1": "it is Arrow data",
+    b"\x89HDF": "it is HDF5",
+    b"{": "it is JSON",
+    b"<": "it is HTML or XML, such as a report; its model is the file beside it",
+}
+TEXT = {*b"\t\n\r", *range(32, 127)}
 LARGEST_HEADER = 100_000_000  # bytes; the reader of safetensors has the same limit
 MOST_ENTRIES = 2**48
 COUNT = Annotated[int, Meta(ge=0)]
@@ -89,14 +101,25 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         data = map_file(path)
         length = int.from_bytes(data[:8], "little")
         fits = length <= min(LARGEST_HEADER, len(data) - 8)
-        require(fits, f"its header would have {length:,} bytes, in a file of {len(data):,}")
+        wrong = f"its header would have {length:,} bytes, in a file of {len(data):,}"
+        require(fits, describe_format(data) or wrong)
         header = parse_json(data[8 : 8 + length].decode(), len(data))
         metadata = header.pop("__metadata__", None)
+        foreign = "it is a safetensors file of another program, without __metadata__ of parkrr"
+        require(metadata is not None, foreign)
         check_schema("__metadata__", metadata, METADATA)
         tensors = view_tensors(header, data, 8 + length)
         return tensors, parse_json(metadata["parkrr"], len(data))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{str(path)!r} is not a file of parkrr: {error}") from error
+
+
+def describe_format(data: mmap.mmap) -> str:
+    """What a file is that begins as another kind of file does, and what reads it."""
+    for start, kind in OTHER_FORMATS.items():
+        if data[: len(start)] == start:
+            return kind
+    return "it is text" if all(byte in TEXT for byte in data[:64]) else ""
 
 
 def map_file(path: Path) -> mmap.mmap:
