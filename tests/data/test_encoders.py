@@ -34,8 +34,13 @@ def count(values, Y, w=None):
 
 
 def test_a_missing_value_is_filled_with_the_median_and_flagged():
-    X = encoded([3.0, None, 1.0, float("nan"), 2.0, float("inf")])
-    np.testing.assert_array_equal(X, [[3, 0], [2, 1], [1, 0], [2, 1], [2, 0], [2, 1]])
+    X = encoded([3.0, None, 1.0, float("nan"), 2.0])
+    np.testing.assert_array_equal(X, [[3, 0], [2, 1], [1, 0], [2, 1], [2, 0]])
+
+
+def test_infinity_is_refused_with_the_name_of_its_column():
+    with pytest.raises(ParameterError, match=r"column 'c' .* contains infinity in 1 rows; replace"):
+        encoded([3.0, float("inf")])
 
 
 def test_numbers_without_missing_values_have_one_column():

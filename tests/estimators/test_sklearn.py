@@ -59,6 +59,7 @@ GRID = {
     "max_iter": [50, 100],
     "tol": [1e-2, 1e-3],
     "precision": ["auto", "float32", "float64"],
+    "columns": [None, {0: "number"}, {"x1": "category", 2: "ignore"}],
     "device": ["cpu", torch.device("cpu")],
     "engine": ["local", LocalEngine(n_threads=1)],
     "checkpoint": [None, "a folder"],

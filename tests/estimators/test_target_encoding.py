@@ -23,7 +23,7 @@ SETTINGS = {
 def noise(n, seed):
     """Six columns of 300 categories that tell nothing of a target."""
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({f"c{k}": rng.integers(300, size=n).astype(str) for k in range(6)})
+    frame = pd.DataFrame({f"c{k}": [f"c{v}" for v in rng.integers(300, size=n)] for k in range(6)})
     return frame, rng.normal(size=n)
 
 
@@ -59,7 +59,7 @@ def test_validation_error_on_noise_in_files_is_that_of_new_rows(checkpoint, tmp_
 
 def test_files_and_a_frame_give_the_same_model(tmp_path):
     frame, y = noise(1000, seed=0)
-    frame = frame[["c0"]].map(lambda name: name[0] + name[-1])  # 100 categories
+    frame = frame[["c0"]].map(lambda name: name[1] + name[-1] + "c")  # 100 categories
     y = y + frame["c0"].map(hash_free).to_numpy()
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_pandas(frame.assign(y=y)), path, row_group_size=300)

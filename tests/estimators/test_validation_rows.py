@@ -185,7 +185,10 @@ def test_groups_of_files_on_disk_are_refused(tmp_path):
         ({"time": np.arange(400), "cv": GroupKFold(2)}, "time must be given without groups and cv"),
         ({"cv": 5}, "cv must be a splitter of scikit-learn"),
         ({"X_val": np.zeros((3, 2))}, "X_val and y_val must be given together, but y_val is None"),
-        ({"X_val": np.zeros((3, 5)), "y_val": np.zeros(3)}, "X_val must have the 2 features of X"),
+        (
+            {"X_val": np.zeros((3, 5)), "y_val": np.zeros(3)},
+            "X_val: X has 5 features, but the model is expecting 2",
+        ),
         ({"X_val": np.zeros((3, 2)), "y_val": np.zeros(4)}, "y must be 3 finite rows"),
     ],
 )

@@ -69,6 +69,7 @@ def test_a_report_with_rows_has_all_sections_and_plots(report):
     assert re.findall("<h2>(.*?)</h2>", report) == [
         "Warnings",
         "The model",
+        "Columns",
         "Errors",
         "Cells",
         "Tuning",

@@ -18,7 +18,7 @@ from parkrr.cli.terminal import say, show
 from parkrr.data import (
     Category,
     ParquetTable,
-    is_category,
+    family_of,
     is_csv,
     is_single_file,
     is_url,
@@ -104,7 +104,7 @@ def predict(
     start = time.perf_counter()
     fitted = load_model(model).set_params(engine=engine, progress=not quiet)
     encoder, kinds = fitted.columns_, {}
-    if encoder is not None and is_csv(data):  # or categories such as 007 would be numbers
+    if is_csv(data):  # or categories such as 007 would be numbers
         strings = [column.name for column in encoder.columns if isinstance(column, Category)]
         kinds = dict.fromkeys(strings, "string")
     folder = None if is_single_file(output) else output
@@ -113,8 +113,6 @@ def predict(
     with reporting_interrupts(folder), terminal.messages(quiet):
         with as_parquet(data, {**kinds, **parse_types(types)}, converted, not quiet) as path:
             names = split_names(features)
-            if encoder is None and not names:  # columns of an array go by their order
-                names = list(getattr(fitted, "feature_names_in_", ()))
             table = scan_parquet(path, features=names or None)
             if folder is None:
                 rows = predict_to_file(fitted, table, Path(output), *wanted)
@@ -174,7 +172,7 @@ def prepare_fit(
     classify = given["classify"]
     if classify is None:
         kinds = {name: table.schema.field(name).type for name in table.target}
-        classify = all(is_category(kind) or str(kind) == "bool" for kind in kinds.values())
+        classify = all(family_of(kind) in ("text", "boolean") for kind in kinds.values())
         columns = " and ".join(f"{name!r} is {kind}" for name, kind in kinds.items())
         if not quiet and classify:
             say(f"{columns}, so this is a classification; use --regress if it holds numbers")

@@ -1,5 +1,6 @@
 """Rows from anywhere, as blocks of numbers."""
 
+from parkrr.data.column_kinds import check_declared, family_of, name_type
 from parkrr.data.csv import (
     convert_to_parquet,
     file_versions,
@@ -11,13 +12,14 @@ from parkrr.data.csv import (
 from parkrr.data.encoded_table import (
     EncodedTable,
     FoldedRows,
-    encode_frame,
+    array_as_table,
+    as_table,
     hash_table,
+    is_plain,
     learn_encoded_table,
     learn_frame_encoder,
     read_divided,
     read_table,
-    table_to_encode,
 )
 from parkrr.data.encoders import (
     FOLDS,
@@ -25,13 +27,13 @@ from parkrr.data.encoders import (
     Category,
     ColumnEncoder,
     DateTime,
+    Ignored,
     Number,
     TableEncoder,
     TrainingEncoder,
     assign_folds,
-    category_columns,
-    is_category,
     largest_width,
+    learn_numbers,
 )
 from parkrr.data.holdout import Holdout, hold_out
 from parkrr.data.parquet import (

@@ -1,7 +1,9 @@
 """Rows of a table as blocks of numbers: files, columns and target together."""
 
+import datetime
+import decimal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,18 +15,15 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from parkrr.data.column_kinds import as_numbers, as_strings, decode_dictionary, find_kinds
 from parkrr.data.encoders import (
     FOLDS,
     CategoryCounts,
     TableEncoder,
     TrainingEncoder,
     add_counts,
-    as_numbers,
-    as_strings,
     assign_folds,
-    category_columns,
     count_categories,
-    decode_dictionary,
     learn_columns,
 )
 from parkrr.data.parquet import BLOCK_BYTES, ROW_NUMBER, SLICES, Draw, ParquetTable, rows_per_block
@@ -34,7 +33,6 @@ from parkrr.data.rows import (
     Block,
     as_tensor,
     hash_rows,
-    is_frame,
     join_blocks,
 )
 from parkrr.data.targets import NO_TARGET, Target
@@ -157,11 +155,19 @@ def join_folded(blocks: Sequence[FoldedBlock]) -> FoldedRows:
 
 
 def learn_encoded_table(
-    table: ParquetTable, target: Target, sample: int, seed: int, engine: Engine, shown: bool
+    table: ParquetTable,
+    target: Target,
+    declared: Mapping[str, str],
+    sample: int,
+    seed: int,
+    engine: Engine,
+    shown: bool,
 ) -> EncodedTable:
     """How to encode the columns of a table: from a sample, and a pass if there are categories."""
-    rows = engine.map(partial(read_features, table.features), table.sample(sample, seed))
-    names = category_columns(table.schema, table.features)
+    draws = engine.map(partial(read_features, table.features), table.sample(sample, seed))
+    rows = pa.concat_tables(draws)
+    kinds = find_kinds(rows, declared)
+    names = [name for name, kind in kinds.items() if kind == "category"]
     counts: dict[str, CategoryCounts] = {}
     if names:
         parts = run_tasks(
@@ -176,7 +182,7 @@ def learn_encoded_table(
         counts = add_counts(parts)
         if not counts:
             raise ParameterError(NO_TARGET)
-    columns, fold_codes = learn_columns(pa.concat_tables(rows), counts)
+    columns, fold_codes = learn_columns(rows, counts, kinds)
     return EncodedTable(table, columns, target, fold_codes, seed)
 
 
@@ -204,27 +210,63 @@ def count_slice(
     return add_counts(map(count, table.blocks(rows_per_block(len(read) + 8, BLOCK_BYTES), read)))
 
 
-def table_to_encode(X: Any) -> pa.Table | None:
-    """A frame as a table if it has columns that are not plain numbers, or missing values."""
-    if not is_frame(X) or isinstance(X, pa.ChunkedArray):
-        return None
-    if len(getattr(X, "shape", (0, 0))) != 2:  # one column without a name
-        return None
-    table = as_table(X)
-    return None if all(map(is_plain, table.columns)) else table
-
-
 def as_table(X: Any) -> pa.Table:
     """A frame of pandas, polars or Arrow as a table; the index of pandas is not a column."""
     try:
         pandas = type(X).__module__.startswith("pandas")
-        table = pa.Table.from_pandas(X, preserve_index=False) if pandas else pa.table(X)
+        table = read_pandas(X) if pandas else pa.table(X)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise ParameterError(f"X must be a frame that Arrow can read: {error}") from error
+    for k, kind in enumerate(table.schema.types):
+        if pa.types.is_string_view(kind):  # of polars, which Arrow can hardly compute with
+            name = table.schema.names[k]
+            table = table.set_column(k, name, table.column(k).cast(pa.large_string()))
     twice = [name for name, count in Counter(table.schema.names).items() if count > 1]
     if twice:
         raise ParameterError(f"X must have columns of different names, got {twice[0]!r} twice")
     return table
+
+
+def read_pandas(X: Any) -> pa.Table:
+    """A frame of pandas as a table, also where Arrow needs help."""
+    try:
+        return pa.Table.from_pandas(X, preserve_index=False)
+    except (pa.ArrowException, TypeError):  # of some column
+        columns = [read_series(X.iloc[:, k]) for k in range(X.shape[1])]
+        return pa.Table.from_arrays(columns, [str(name) for name in X.columns])
+
+
+def read_series(values: Any) -> pa.Array:
+    """A column of pandas; sparse numbers as all of them."""
+    if hasattr(values, "sparse"):
+        return pa.array(np.asarray(values), from_pandas=True)
+    return read_objects(values.to_numpy()) if values.dtype == object else pa.array(values)
+
+
+def read_objects(values: NDArray[Any]) -> pa.Array:
+    """Objects (n,) as the type that holds them, or as text if they are of several types."""
+    try:
+        return pa.array(values, from_pandas=True)
+    except pa.ArrowException:
+        plain = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date, datetime.time)
+        known = [value for value in values if not is_missing_object(value)]
+        if not all(isinstance(value, plain) for value in known):
+            raise
+        texts = [None if is_missing_object(value) else str(value) for value in values]
+        return pa.array(texts, pa.string())
+
+
+def is_missing_object(value: Any) -> bool:
+    """Whether it is None, NaN, or the NA or NaT of pandas, which need not be installed."""
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def array_as_table(X: NDArray[Any], names: Sequence[str]) -> pa.Table:
+    """The columns of an array (n, d) by names."""
+    read = read_objects if X.dtype == object else pa.array
+    return pa.table({name: read(X[:, k]) for k, name in enumerate(names)})
 
 
 def is_plain(values: pa.ChunkedArray) -> bool:
@@ -236,12 +278,17 @@ def is_plain(values: pa.ChunkedArray) -> bool:
 
 
 def learn_frame_encoder(
-    table: pa.Table, Y: NDArray[Any], fold: NDArray[np.int8], w: NDArray[Any] | None
+    table: pa.Table,
+    Y: NDArray[Any],
+    fold: NDArray[np.int8],
+    w: NDArray[Any] | None,
+    declared: Mapping[str, str],
 ) -> TrainingEncoder:
     """How to encode the columns of a frame, with targets Y (n, t), folds and weights (n,)."""
-    names = category_columns(table.schema, table.schema.names)
+    kinds = find_kinds(table, declared)
+    names = [name for name, kind in kinds.items() if kind == "category"]
     counts = {name: count_categories(table[name], Y, fold, w) for name in names}
-    return learn_columns(table, counts)
+    return learn_columns(table, counts, kinds)
 
 
 def hash_table(table: pa.Table, Y: NDArray[Any]) -> NDArray[np.uint64]:
@@ -297,17 +344,3 @@ def read_divided(table: ParquetTable) -> DividedTable:
         column(table.groups),
         column(table.time),
     )
-
-
-def encode_frame(encoder: TableEncoder, X: Any) -> NDArray[Any]:
-    """A frame as numbers, in whatever order its columns are."""
-    if not is_frame(X):
-        raise ParameterError(
-            f"X must be a frame of pandas, polars or Arrow with the columns {encoder.names}, "
-            f"as in fit, got {type(X).__name__}"
-        )
-    table = as_table(X)
-    missing = [name for name in encoder.names if name not in table.schema.names]
-    if missing:
-        raise ParameterError(f"X must have the columns of fit, but {missing} are missing")
-    return encoder.encode(table)

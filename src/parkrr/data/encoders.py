@@ -8,8 +8,9 @@ own target, so rows are divided into folds: a row gets means over the other fold
 means over all folds of training rows, and a new row means over all rows.
 """
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -17,6 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from parkrr.data.column_kinds import (
+    as_strings,
+    family_of,
+    find_kinds,
+    name_type,
+    read_values,
+    wrong_type,
+)
 from parkrr.data.rows import mix_bits
 from parkrr.errors import ParameterError
 
@@ -27,6 +36,8 @@ MOST_CATEGORIES = 100_000  # kept of one column, the most frequent
 MOST_MEANS = 10  # outputs whose means describe a category
 FOLDS = 5  # of training rows; validation rows are one more
 DAY = 86_400.0
+MEDIAN_ROWS = 10_000  # of an array without missing values, whose medians wait for later ones
+PRINTED = 200  # columns of a table that is printed
 PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}  # seconds
 
 Array = NDArray[np.floating[Any]]
@@ -35,21 +46,31 @@ Array = NDArray[np.floating[Any]]
 @final
 @dataclass(frozen=True)
 class Number:
-    """A number, or a boolean as 0 and 1."""
+    """A number, or a boolean as 0 and 1, or a duration in microseconds."""
 
     name: str  # of the column
-    fill: float  # replaces a value that is missing or not finite
+    fill: float  # replaces a missing value; NaN if none may be missing
     flagged: bool  # whether a second column is 1 where that happened
+    holds: str = "number"  # or "boolean", "duration"
+    type: str = ""  # of Arrow, in fit; unknown in files from before it was kept
+    missing: float = 0.0  # share of the rows in fit
+    unused: str = ""  # why the column tells nothing
 
     @property
     def width(self) -> int:
         return 1 + self.flagged
 
+    @property
+    def becomes(self) -> str:
+        """What the column becomes."""
+        text = {"boolean": "0 or 1", "duration": "microseconds"}.get(self.holds, "itself")
+        return f"{text}; whether it is missing" if self.flagged else text
+
     def encode(self, values: pa.ChunkedArray) -> Array:
-        x = as_numbers(values, self.name)
+        x = read_values(self.name, self.holds, self.type, values)
         if not self.flagged and np.isfinite(x.sum()):  # one cheap test for all of them
             return x[:, None]
-        missing = ~np.isfinite(x)
+        missing = find_missing(x, self.name)
         if np.isnan(self.fill) and missing.any():
             raise ParameterError(
                 f"column {self.name!r} must have a finite number in every row, since the model "
@@ -69,13 +90,28 @@ class DateTime:
     flagged: bool  # whether a last column is 1 where that happened
     elapsed: bool  # whether seconds are a column
     turns: tuple[str, ...]  # the PERIODS whose sine and cosine are columns
+    type: str = ""  # of Arrow, in fit
+    missing: float = 0.0  # share of the rows in fit
+    unused: str = ""  # why the column tells nothing
+
+    @property
+    def holds(self) -> str:
+        """A date, or a time of day."""
+        return "datetime" if self.elapsed else "time"
 
     @property
     def width(self) -> int:
         return self.elapsed + 2 * len(self.turns) + self.flagged
 
+    @property
+    def becomes(self) -> str:
+        """What the column becomes."""
+        turns = f"position in the {', '.join(self.turns)}"
+        parts = ["seconds"] * self.elapsed + [turns] * bool(self.turns)
+        return "; ".join([*parts, *["whether it is missing"] * self.flagged])
+
     def encode(self, values: pa.ChunkedArray) -> Array:
-        s = as_seconds(values)
+        s = read_values(self.name, self.holds, self.type, values)
         missing = ~np.isfinite(s)
         s = np.where(missing, self.fill, s)
         parts = [s] if self.elapsed else []
@@ -98,10 +134,22 @@ class Category:
     values: tuple[str | None, ...]  # the categories; None is a missing value
     codes: tuple[tuple[float, ...], ...]  # the numbers of each category
     other: tuple[float, ...]  # the numbers of a category that is rare or new
+    type: str = ""  # of Arrow, in fit
+    missing: float = 0.0  # share of the rows in fit
+    unused: str = ""  # why the column tells nothing
+
+    holds = "category"
 
     @property
     def width(self) -> int:
         return len(self.other)
+
+    @property
+    def becomes(self) -> str:
+        """What the column becomes."""
+        if self.by_target:
+            return f"means of the target and sizes of {len(self.values):,} categories"
+        return f"a column for each of {len(self.values):,} categories"
 
     @property
     def by_target(self) -> bool:
@@ -111,8 +159,15 @@ class Category:
         return not np.array_equal(self.codes, np.eye(self.width))
 
     def encode(self, values: pa.ChunkedArray) -> Array:
+        family, index = family_of(values.type), self.indices(values)
+        own = "text" if "string" in self.type else "number"
+        if self.type and family not in (own, "missing"):
+            # Numbers are known by their text. If none is, something such as 007 was read as 7.
+            unseen = (index == len(self.values)) & values.is_valid().to_numpy()
+            if unseen.any() and unseen.sum() == len(values) - values.null_count:
+                raise wrong_type(self.name, "category", self.type, values.type)
         codes = np.array([*self.codes, self.other], dtype=np.float64)
-        encoded: Array = codes[self.indices(values)]
+        encoded: Array = codes[index]
         return encoded
 
     def indices(self, values: pa.ChunkedArray) -> NDArray[np.int64]:
@@ -122,14 +177,30 @@ class Category:
         return numbers
 
 
-ColumnEncoder = Number | DateTime | Category
-# By their names in model files.
-KINDS: dict[Any, Any] = {"Number": Number, "Moment": DateTime, "Category": Category}
-
-
+@final
 @dataclass(frozen=True)
+class Ignored:
+    """A column that was declared to be ignored."""
+
+    name: str  # of the column
+    type: str = ""  # of Arrow, in fit
+
+    holds, becomes, missing, unused, width = "ignored", "nothing", 0.0, "", 0
+
+
+ColumnEncoder = Number | DateTime | Category | Ignored
+# By their names in model files.
+KINDS: dict[Any, Any] = {
+    "Number": Number,
+    "Moment": DateTime,
+    "Category": Category,
+    "Ignored": Ignored,
+}
+
+
+@dataclass(frozen=True, repr=False)
 class TableEncoder:
-    """Encodes the columns of a table, one after the other.
+    """Encodes the columns of a table, one after the other; printed, it is a table of them.
 
     Examples
     --------
@@ -143,9 +214,59 @@ class TableEncoder:
 
     columns: tuple[ColumnEncoder, ...]
 
+    def __repr__(self) -> str:
+        names = ("column", "type", "kind", "becomes", "missing", "numbers")
+        lines = [names, *(tuple(row.values()) for row in self.describe()[:PRINTED])]
+        widths = [max(len(line[k]) for line in lines) for k in range(len(names))]
+        text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        more = len(self.columns) - PRINTED
+        return "\n".join([*text, *([f"and {more:,} more columns"] if more > 0 else [])])
+
+    def describe(self) -> list[dict[str, str]]:
+        """The columns as texts: name, type in fit, kind, what it became, missing, numbers."""
+        return [
+            {
+                "column": column.name,
+                "type": column.type,
+                "kind": column.holds,
+                "becomes": f"no information: {column.unused}" if column.unused else column.becomes,
+                "missing": f"{column.missing:.1%}" if column.missing else "",
+                "numbers": str(column.width),
+            }
+            for column in self.columns
+        ]
+
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    @property
+    def needed(self) -> list[str]:
+        """Columns that are read."""
+        return [column.name for column in self.columns if not isinstance(column, Ignored)]
+
+    @cached_property
+    def takes_numbers(self) -> bool:
+        """Whether rows of finite numbers are encoded as they are."""
+        kinds = ("number", "boolean")
+        return all(
+            isinstance(c, Number) and c.holds in kinds and not c.flagged for c in self.columns
+        )
+
+    @property
+    def has_fills(self) -> bool:
+        """Whether any value may be missing; not in models of arrays from before that was so."""
+        return not any(isinstance(c, Number) and np.isnan(c.fill) for c in self.columns)
+
+    @classmethod
+    def of_numbers(cls, names: Iterable[str]) -> "TableEncoder":
+        """Of columns of numbers, none of which may be missing."""
+        return cls(tuple(Number(name, float("nan"), False) for name in names))
+
+    def rename(self, names: Sequence[str]) -> "TableEncoder":
+        """The same for columns of other names."""
+        pairs = zip(self.columns, names, strict=True)
+        return TableEncoder(tuple(replace(column, name=name) for column, name in pairs))
 
     @property
     def by_target(self) -> list[str]:
@@ -163,10 +284,12 @@ class TableEncoder:
 
     def encode(self, table: pa.Table) -> Array:
         """The rows as numbers, shape (n, width); float32 where that holds all of them."""
-        fits = all(fits_float32(table[name].type) for name in self.names)
+        fits = all(fits_float32(table[name].type) for name in self.needed)
         X = np.empty((len(table), self.width), dtype=np.float32 if fits else np.float64)
         start = 0
         for column in self.columns:
+            if isinstance(column, Ignored):
+                continue
             stop = start + column.width
             try:
                 X[:, start:stop] = column.encode(table[column.name])
@@ -266,39 +389,110 @@ def add_counts(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, Category
     return total
 
 
-def learn_columns(sample: pa.Table, counts: dict[str, CategoryCounts]) -> TrainingEncoder:
-    """How to encode the columns of a sample, categories by their counts over all rows."""
+def learn_columns(
+    sample: pa.Table, counts: dict[str, CategoryCounts], kinds: Mapping[str, str] | None = None
+) -> TrainingEncoder:
+    """How to encode the columns of a sample, categories by their counts over all rows.
+
+    Columns are of these kinds, which are found in the sample unless they are given.
+    """
+    kinds = find_kinds(sample, {}) if kinds is None else kinds
     columns: list[ColumnEncoder] = []
     fold_codes = {}
     for name, values in zip(sample.schema.names, sample.columns, strict=True):
+        kind, fitted = kinds[name], name_type(values.type)
         if name in counts:
             category, codes = learn_category(name, counts[name])
-            columns.append(category)
+            columns.append(describe_category(category, counts[name], fitted))
             if codes is not None:
                 fold_codes[name] = codes
-        elif is_datetime(values.type):
-            columns.append(learn_datetime(name, values))
+        elif kind == "ignore":
+            columns.append(Ignored(name, fitted))
         else:
-            x = as_numbers(values, name)
-            known = np.isfinite(x)
-            fill = float(np.median(x[known])) if known.any() else 0.0
-            columns.append(Number(name, fill, bool(known.any() and not known.all())))
+            x = read_values(name, kind, fitted, values)
+            learn = learn_datetime if kind in ("datetime", "time") else learn_number
+            columns.append(learn(name, x, kind, fitted))
     return TrainingEncoder(TableEncoder(tuple(columns)), fold_codes)
 
 
-def learn_datetime(name: str, values: pa.ChunkedArray) -> DateTime:
-    """Only what varies becomes a column: dates have no time of day."""
-    time_only, s = pa.types.is_time(values.type), as_seconds(values)
-    finite = np.isfinite(s)
-    known = s[finite] if finite.any() else np.zeros(1)
+def learn_number(name: str, x: Array, kind: str, fitted: str) -> Number:
+    """How to encode numbers (n,) of a kind, which came in that type."""
+    missing = find_missing(x, name)
+    known = x[~missing]
+    fill = float(np.median(known)) if len(known) else 0.0
+    flagged = 0 < len(known) < len(x)
+    return Number(name, fill, flagged, kind, fitted, share_of(missing), find_unused(known, len(x)))
+
+
+def learn_numbers(X: Array, names: Sequence[str], types: Sequence[str]) -> TableEncoder:
+    """How to encode columns of finite numbers (n, d), once values are missing in other rows."""
+    some = X[:: max(1, len(X) // MEDIAN_ROWS)]
+    fills, spread = np.median(some, axis=0), np.ptp(some, axis=0)
+    constant = [s == 0 and bool((X[:, k] == X[0, k]).all()) for k, s in enumerate(spread)]
+    facts = zip(names, fills, types, constant, strict=True)
+    return TableEncoder(
+        tuple(
+            Number(name, float(fill), False, "number", fitted, 0.0, "constant" if same else "")
+            for name, fill, fitted, same in facts
+        )
+    )
+
+
+def learn_datetime(name: str, s: Array, kind: str, fitted: str) -> DateTime:
+    """Only what varies in seconds (n,) becomes a column: dates have no time of day."""
+    missing = np.isnan(s)
+    known = np.zeros(1) if missing.all() else s[~missing]
     shortest = {"day": 0.0, "week": DAY, "year": 14 * DAY}  # spans seconds describe as well
     periods = [period for period, span in shortest.items() if np.ptp(known) > span]
     if not (known % DAY).any():
         periods = [period for period in periods if period != "day"]
-    if time_only:
+    if kind == "time":
         periods = ["day"]
-    flagged = bool(finite.any() and not finite.all())
-    return DateTime(name, float(np.median(known)), flagged, not time_only, tuple(periods))
+    return DateTime(
+        name,
+        float(np.median(known)),
+        bool(missing.any() and not missing.all()),
+        kind != "time",
+        tuple(periods),
+        fitted,
+        share_of(missing),
+        find_unused(s[~missing], len(s)),
+    )
+
+
+def describe_category(category: Category, counts: CategoryCounts, fitted: str) -> Category:
+    """The category with the type it came in, its share of missing values and whether it is used."""
+    rows = dict(zip(counts.values, counts.sums[:, :, 0].sum(1), strict=True))
+    missing = float(rows.get(None, 0.0) / max(sum(rows.values()), 1e-300))
+    unused = "" if category.values else "no value is in 10 rows or more"
+    if len(rows) == 1:
+        unused = "missing in every row" if None in rows else "constant"
+    return replace(category, type=fitted, missing=missing, unused=unused)
+
+
+def find_missing(x: Array, name: str) -> NDArray[np.bool_]:
+    """Whether each number (n,) is missing; infinity is refused."""
+    infinite = np.isinf(x)
+    if infinite.any():
+        raise ParameterError(
+            f"column {name!r} of X must hold finite or missing numbers, but contains infinity in "
+            f"{infinite.sum()} rows; replace it, as with frame.replace([numpy.inf, -numpy.inf], "
+            f"numpy.nan)"
+        )
+    missing: NDArray[np.bool_] = np.isnan(x)
+    return missing
+
+
+def share_of(chosen: NDArray[np.bool_]) -> float:
+    """The share of rows (n,) that are chosen."""
+    return float(chosen.mean()) if len(chosen) else 0.0
+
+
+def find_unused(known: Array, n: int) -> str:
+    """Why values that are known in some of n rows tell nothing; empty if they do."""
+    if not len(known):
+        return "missing in every row"
+    return "constant" if len(known) == n and np.ptp(known) == 0 else ""
 
 
 def learn_category(name: str, counts: CategoryCounts) -> tuple[Category, Array | None]:
@@ -331,65 +525,14 @@ def learn_category(name: str, counts: CategoryCounts) -> tuple[Category, Array |
     return category, np.stack([*map(with_means, others), with_means(training.sum(1))])
 
 
-def is_category(kind: pa.DataType) -> bool:
-    """Whether columns of that type hold categories."""
-    t = pa.types
-    tests = (t.is_dictionary, t.is_string, t.is_large_string, t.is_string_view)
-    return any(test(kind) for test in tests)
-
-
-def is_datetime(kind: pa.DataType) -> bool:
-    """Whether columns of that type are dates or times."""
-    return bool(pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
+def largest_width(schema: pa.Schema, names: Iterable[str], declared: Mapping[str, str]) -> int:
+    """Numbers that columns of these types may become, at most."""
+    widths = {"text": ONE_HOT, "category": ONE_HOT, "datetime": 8, "time": 8, "ignore": 0}
+    kinds = [declared.get(name, family_of(schema.field(name).type)) for name in names]
+    return sum(widths.get(kind, 2) for kind in kinds)
 
 
 def fits_float32(kind: pa.DataType) -> bool:
     """Whether float32 holds every number of that type."""
     narrow = (pa.float16(), pa.float32(), pa.bool_(), pa.int8(), pa.uint8(), pa.int16())
     return kind in (*narrow, pa.uint16())
-
-
-def category_columns(schema: pa.Schema, names: Iterable[str]) -> list[str]:
-    """The columns whose categories must be counted."""
-    return [name for name in names if is_category(schema.field(name).type)]
-
-
-def largest_width(schema: pa.Schema, names: Iterable[str]) -> int:
-    """Numbers that columns of these types may become, at most."""
-    kinds = [schema.field(name).type for name in names]
-    return sum(ONE_HOT if is_category(k) else 8 if is_datetime(k) else 2 for k in kinds)
-
-
-def as_numbers(values: pa.ChunkedArray, name: str = "") -> Array:
-    """As floats, missing values as NaN, shape (n,)."""
-    kind = values.type
-    if pa.types.is_duration(kind):
-        values = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
-    elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-        if not (pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
-            raise ParameterError(
-                f"features must be numbers, booleans, strings, dates or times, but {name!r} is "
-                f"{kind}; name the other columns in features="
-            )
-        values = values.cast(pa.int8() if pa.types.is_boolean(kind) else pa.float64())
-    x: Array = values.to_numpy()
-    return x if x.dtype.kind == "f" else x.astype(np.float64)
-
-
-def as_seconds(values: pa.ChunkedArray) -> Array:
-    """Dates as seconds since 1970, times as seconds since midnight; missing values as NaN."""
-    time_only, zone = pa.types.is_time(values.type), getattr(values.type, "tz", None)
-    kind = pa.time64("us") if time_only else pa.timestamp("us", zone)
-    return as_numbers(values.cast(kind, safe=False).cast(pa.int64())) / 1e6
-
-
-def as_strings(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """As plain strings."""
-    values = decode_dictionary(values)
-    return values if pa.types.is_string(values.type) else values.cast(pa.string())
-
-
-def decode_dictionary(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary; other columns as they are."""
-    kind = values.type
-    return values.cast(kind.value_type) if pa.types.is_dictionary(kind) else values

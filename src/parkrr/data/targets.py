@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from parkrr.data.encoders import as_numbers, decode_dictionary, is_category
+from parkrr.data.column_kinds import as_numbers, decode_dictionary, family_of
 from parkrr.data.parquet import BLOCK_BYTES, SLICES, ParquetTable, rows_per_block
 from parkrr.data.rows import collect
 from parkrr.errors import ParameterError, suggest
@@ -186,7 +186,7 @@ def learn_target(table: ParquetTable, classify: bool, class_weight: Any, engine:
     if not classify:
         for name in table.target:
             kind = table.schema.field(name).type
-            if is_category(kind):
+            if family_of(kind) == "text" or pa.types.is_dictionary(kind):
                 raise ParameterError(
                     f"target must be a column of numbers, but {name!r} is {kind}; for labels use "
                     f"ParKClassifier, on the command line --classify"

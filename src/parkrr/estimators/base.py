@@ -3,7 +3,7 @@
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -31,18 +31,17 @@ from parkrr.data import (
     as_tensor,
     assign_folds,
     check_any_rows,
+    check_declared,
     check_weights,
     collect,
-    encode_frame,
     has_copies,
     hash_rows,
     hash_table,
-    is_frame,
     join_blocks,
     learn_frame_encoder,
+    learn_numbers,
     merge_copies,
     naming_parameter,
-    table_to_encode,
 )
 from parkrr.errors import ParameterError, check_one_of
 from parkrr.estimators.guarantees import (
@@ -51,10 +50,19 @@ from parkrr.estimators.guarantees import (
     read_guaranteed,
     refuse_update,
 )
+from parkrr.estimators.input_rows import (
+    NUMERIC,
+    encode_array,
+    encode_frame,
+    is_table,
+    read_array,
+    read_training_rows,
+    warn_unused,
+)
 from parkrr.estimators.validation_split import ValidationSplit
 from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
-from parkrr.out_of_core import FilePredictor, fit_from_disk, numbers_only, write_predictions
+from parkrr.out_of_core import FilePredictor, fit_from_disk, write_predictions
 from parkrr.park import (
     CellReport,
     CellStatistics,
@@ -125,7 +133,8 @@ class FitOutcome(NamedTuple):
     sample: Tensor  # training rows on which feature importance is computed, (r, d)
     blocks: Iterable[Block]  # all training rows, from which statistics are computed
     seconds: dict[str, float]  # of every step
-    columns: TableEncoder | None = None  # how columns of a table become numbers
+    columns: TableEncoder  # how columns become numbers
+    named: bool = True  # whether these have names
     classes: NDArray[Any] | None = None  # labels found in files
     set_aside: ArraySource | None = None  # rows that neither the fit nor its choices have seen
 
@@ -136,7 +145,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     _kind: ClassVar[str]  # name in a model file, whatever a subclass is called
     _outputs: ClassVar[tuple[str, ...]]  # what predict_to can write
     model_: Model
-    columns_: TableEncoder | None
+    columns_: TableEncoder
     one_output_: bool = True  # a regressor sets it in fit
     chosen_: Chosen
     report_: list[CellReport]
@@ -163,6 +172,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 100,
         tol: float = 1e-4,
         precision: str = "auto",
+        columns: Mapping[Any, str] | None = None,
         device: str = "cpu",
         engine: Engine | str = "local",
         checkpoint: str | Path | None = None,
@@ -187,6 +197,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.precision = precision
+        self.columns = columns
         self.device = device
         self.engine = engine
         self.checkpoint = checkpoint
@@ -237,16 +248,16 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         check_any_rows(X)
         if isinstance(X, ParquetTable):
             return plan_table(params, X, classify=self._kind == "ParKClassifier", seed=0)
-        table = table_to_encode(X) if is_frame(X) else None
-        if table is None:
-            X = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=1)
-        n, features = X.shape if table is None else table.shape
-        head = (X if table is None else table)[:PLAN_ROWS]
+        declared = check_declared(params["columns"])
+        given = read_training_rows(X, declared)
+        rows: Any = given.numbers if given.table is None else given.table
+        head = rows[:PLAN_ROWS]
         Y = np.zeros((len(head), self._n_outputs(y)))
-        if table is not None:
+        if given.table is not None:
             fold = np.zeros(len(head), dtype=np.int8)
-            head = learn_frame_encoder(head, Y, fold, None).new_rows.encode(head)
-        return plan_rows(params, ArraySource(as_tensor(head), as_tensor(Y)), n, features)
+            head = learn_frame_encoder(head, Y, fold, None, declared).new_rows.encode(head)
+        some = ArraySource(as_tensor(head), as_tensor(Y))
+        return plan_rows(params, some, len(given), len(given.names))
 
     def forget(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """Remove rows that the model was fitted to, as if it had never seen them.
@@ -293,7 +304,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         0.2
         """
         check_is_fitted(self)
-        by_target = [] if self.columns_ is None else self.columns_.by_target
+        by_target = self.columns_.by_target
         if by_target:
             raise ParameterError(
                 f"X must not hold columns of many categories, but {by_target} are encoded by their "
@@ -384,7 +395,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     def to_onnx(self, path: str | Path) -> None:
         """Write the fitted model as an ONNX file, for runtimes without Python.
 
-        The input "X" of shape (n, d) is float64 and finite. A regressor has the output
+        The input "X" of shape (n, d) is float64; a missing value is NaN. A regressor has the output
         "prediction", with the shape of :meth:`predict`; a classifier has "label" of shape (n,)
         and "probability" of shape (n, k). Intervals and novelty are not part of the file. Needs
         onnx (``pip install 'parkrr[onnx]'``).
@@ -534,7 +545,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             predictor.check_coverage(coverage)
         files = FilePredictor(
             predictor,
-            self.columns_ or numbers_only(source, self.n_features_in_),
+            self._columns_of(source),
             tuple(keys),
             tuple(outputs),
             float(coverage),
@@ -567,10 +578,9 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
                 "y and sample_weight must be columns of the files; name them as target= and "
                 "weight= of scan_parquet"
             )
-        divided = isinstance(X, ParquetTable) and bool(X.groups or X.time)
         if split is not None and isinstance(X, ParquetTable):
             split.check_files()
-        if divided:
+        if isinstance(X, ParquetTable) and (X.groups or X.time):
             X, y, sample_weight, split = ValidationSplit.read_files(X, params)
         if guarantee != "none":
             if split is not None:
@@ -586,7 +596,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             else:
                 self.one_output_ = len(X.target) == 1
         else:
-            outcome = self._fit_in_memory(X, y, sample_weight, params, classes, split, divided)
+            outcome = self._fit_in_memory(X, y, sample_weight, params, classes, split)
         self._keep(outcome)
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
@@ -613,46 +623,52 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         params: dict[str, Any],
         classes: NDArray[Any] | None,
         split: "ValidationSplit | None",
-        divided: bool,
     ) -> FitOutcome:
-        """Fit arrays or a frame; `divided` if it is a table of files."""
-        columns, holdout, seed = None, None, as_seed(self.random_state)
-        # A frame of numbers without missing values is read as an array.
-        table = X if divided else table_to_encode(X) if is_frame(X) else None
+        """Fit arrays or a frame."""
+        holdout, seed = None, as_seed(self.random_state)
+        given = read_training_rows(X, check_declared(params["columns"]))
+        n, table, columns = len(given), given.table, None
+        if split is not None:
+            holdout = split.hold_out(n, seed)
         if table is not None:
             if split is None:
-                share = VALIDATION_SHARE if len(table) >= FEW_ROWS else 0.0
-                fold = assign_folds(np.arange(len(table)), seed, share)
+                share = VALIDATION_SHARE if n >= FEW_ROWS else 0.0
+                fold = assign_folds(np.arange(n), seed, share)
             else:
-                holdout = split.hold_out(len(table), seed)
-                fold = split.assign_folds(len(table), seed, holdout)
+                fold = split.assign_folds(n, seed, holdout)
             encoder = self._learn_columns(table, y, sample_weight, fold)
             columns, X = encoder.new_rows, encoder.encode(table, fold)
             if holdout is None and encoder.fold_codes and (fold == FOLDS).any():
                 # Codes were made without the targets of these rows.
                 holdout = Holdout(torch.from_numpy(fold == FOLDS))
+        else:
+            X = given.numbers
         X, Y, w = self._check_training_rows(X, y, sample_weight, classes)
+        if columns is None:
+            columns = learn_numbers(X, given.names, given.types)
         rows = as_source(X, Y, w)
         held = None
         if split is not None:
-            holdout = split.hold_out(len(X), seed) if table is None else holdout
-            held = split.read_rows(self, columns, Y.shape[1])
+            held = split.read_rows(self, columns, given.named, Y.shape[1])
             held = None if held is None else self._move(held)
         if holdout is not None and w is not None:
             holdout = holdout.take(torch.from_numpy(check_weights(w, len(X)) > 0))
         classify = self._kind == "ParKClassifier"
-        return fit_rows(self._move(rows), params, seed, columns, holdout, classify, held)
+        outcome = fit_rows(self._move(rows), params, seed, columns, holdout, classify, held)
+        return outcome._replace(named=given.named)
 
     def _fit_with_guarantee(
         self, X: Any, y: Any, sample_weight: Any, params: dict[str, Any]
     ) -> FitOutcome:
         """Fit rows in memory, some of which decide nothing but the guaranteed intervals."""
         guarantee, seed = params["guarantee"], as_seed(self.random_state)
-        columns, table, holdout = None, None, None
+        columns: TableEncoder
+        holdout, named = None, True
         if isinstance(X, ParquetTable):
             table, y, sample_weight = read_guaranteed(X, params)
-        elif is_frame(X):
-            table = table_to_encode(X)
+        else:
+            given = read_training_rows(X, check_declared(params["columns"]))
+            table, X, named = given.table, given.numbers, given.named
         if table is not None:
             y = np.asarray(y)
             with naming_parameter("y"):
@@ -674,6 +690,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         if table is None:
             hashes = hash_rows(as_tensor(X), as_tensor(Y))
             aside = choose_set_aside(hashes, params, seed, encoded=False)
+            columns = learn_numbers(X, given.names, given.types)
         rows = as_source(X, Y, weights)
         if len(rows.X) < len(X):  # of weight zero
             aside = aside[check_weights(sample_weight, len(X)) > 0]
@@ -683,9 +700,11 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             replace(rows, index=part.nonzero()[:, 0]).load() for part in (~chosen, chosen)
         )
         if guarantee == "jackknife+":
-            return fit_rows_leaving_out(seen, others, params, seed, columns, holdout)
+            outcome = fit_rows_leaving_out(seen, others, params, seed, columns, holdout)
+            return outcome._replace(named=named)
         outcome = fit_rows(seen, params, seed, columns, holdout)
-        return outcome._replace(set_aside=merge_copies(others) if has_copies(others) else others)
+        others = merge_copies(others) if has_copies(others) else others
+        return outcome._replace(set_aside=others, named=named)
 
     def _learn_columns(
         self, table: Any, y: Any, sample_weight: Any, fold: NDArray[np.int8]
@@ -700,7 +719,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             Y = self._code_targets(y)
         if Y.shape[:1] != (n,):
             raise ParameterError(f"y must have one entry for each of {n} rows, got {Y.shape}")
-        return learn_frame_encoder(table, Y.reshape(n, -1), fold, w)
+        return learn_frame_encoder(table, Y.reshape(n, -1), fold, w, check_declared(self.columns))
 
     def _keep(self, outcome: FitOutcome) -> None:
         """Set the attributes of a fitted estimator."""
@@ -732,13 +751,17 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             importances = importance.importances(model, outcome.sample).cpu().numpy()
             self.feature_importances_ = importances
         self.columns_ = columns = outcome.columns
-        if columns is not None:  # features are columns of the table, not the numbers they become
-            self.n_features_in_ = len(columns.names)
+        # Features are columns, not the numbers they become.
+        self.n_features_in_ = len(columns.names)
+        self.__dict__.pop("feature_names_in_", None)
+        if outcome.named:
             self.feature_names_in_ = np.array(columns.names, dtype=object)
-            if hasattr(self, "feature_importances_"):
-                self.feature_importances_ = np.bincount(
-                    columns.owners, self.feature_importances_, minlength=self.n_features_in_
-                )
+        if hasattr(self, "feature_importances_"):
+            self.feature_importances_ = np.bincount(
+                columns.owners, self.feature_importances_, minlength=self.n_features_in_
+            )
+        if outcome.named:
+            warn_unused(columns)
         warn_unconverged(self.report_, self.max_iter, self.tol)
 
     def _update(
@@ -778,8 +801,6 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             check_is_fitted(self)
         X = collect(X)
         check_any_rows(X)
-        if self.columns_ is not None:
-            return as_tensor(encode_frame(self.columns_, X))
         if (  # nothing is left to check, and scikit-learn takes 100 us to find that out
             type(X) is np.ndarray
             and X.dtype in (np.float64, np.float32)
@@ -787,11 +808,34 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             and X.shape[1] == self.n_features_in_
             and len(X) > 0
             and not hasattr(self, "feature_names_in_")
+            and self.columns_.takes_numbers
             and np.isfinite(X).all()
         ):
             return as_tensor(X)
+        named = hasattr(self, "feature_names_in_")
+        if is_table(X):
+            if not named:  # scikit-learn warns if there are names now
+                validate_data(self, X, reset=False, skip_check_array=True)
+            return as_tensor(encode_frame(self.columns_, named, X))
         with naming_parameter("X"):
-            return as_tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+            A = read_array(X, lambda rows: validate_data(self, rows, reset=False, **NUMERIC))
+        return as_tensor(encode_array(self.columns_, A))
+
+    def _columns_of(self, source: ParquetTable) -> TableEncoder:
+        """How columns of files become numbers: by their names, or by their order as in an array."""
+        if hasattr(self, "feature_names_in_"):
+            return self.columns_
+        if len(source.features) != self.n_features_in_:
+            raise ParameterError(
+                f"source must have the {self.n_features_in_} features of fit in their order, but "
+                f"has {list(source.features)}; name them in scan_parquet(features=...)"
+            )
+        return self.columns_.rename(source.features)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @property
     def _cores(self) -> int:
@@ -859,7 +903,7 @@ def fit_rows(
     rows: ArraySource,
     params: dict[str, Any],
     seed: int,
-    columns: TableEncoder | None = None,
+    columns: TableEncoder,
     holdout: Holdout | None = None,
     classify: bool = False,
     held: ArraySource | None = None,
@@ -898,7 +942,7 @@ def fit_rows_leaving_out(
     others: ArraySource,
     params: dict[str, Any],
     seed: int,
-    columns: TableEncoder | None,
+    columns: TableEncoder,
     holdout: Holdout | None = None,
 ) -> FitOutcome:
     """Fit rows in memory: choices are made on `seen`, each of the others is left out in turn."""
@@ -931,7 +975,7 @@ def describe_outcome(
     log: TuningLog,
     rows: ArraySource,
     given: ArraySource,
-    columns: TableEncoder | None,
+    columns: TableEncoder,
 ) -> FitOutcome:
     """What a fit of rows in memory returns; `given` are these rows before copies were merged."""
     return FitOutcome(

@@ -1,5 +1,6 @@
 """ParKClassifier: labels and their probabilities."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,6 +114,12 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         Of products over rows; factorisations are always in float64. "float32" is about
         twice as fast. "auto" is float64 up to 10,000 rows, and where float32 has a larger
         validation error in a fit that chooses something.
+    columns : dict or None, default=None
+        What columns hold, where that is not what it looks like: "number", "category",
+        "datetime" or "ignore" by the name of a column, such as ``{"zip": "category"}``;
+        columns of an array go by their number. Other columns are recognised: text that is
+        numbers, booleans, ISO dates or times in 0.95 of its values is read as such, other text
+        is categories, and numbers are numbers. ``columns_`` shows what each column became.
     device : str or torch.device, default="cpu"
         Device of torch on which the fit runs. Only the CPU has been tested on hardware.
     engine : Engine or str, default="local"
@@ -160,11 +167,9 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     feature_importances_ : ndarray of shape (d,)
         How much predictions change along each feature, in units of its spread; they add
         up to 1. Only for radial kernels.
-    columns_ : TableEncoder or None
-        How columns of categories, dates and times or missing values become numbers; None
-        if X was an array of numbers.
-    classes_ : ndarray of shape (k,)
-        Labels in order.
+    columns_ : TableEncoder
+        How columns become numbers; print it for a table of the type, the kind and the share of
+        missing values of each column, and what it became.
     calibration_ : Calibration or None
         How scores become probabilities, see :mod:`parkrr.uncertainty.calibration`; None if
         there is one class.
@@ -215,6 +220,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         max_iter: int = 100,
         tol: float = 1e-4,
         precision: str = "auto",
+        columns: Mapping[Any, str] | None = None,
         device: str = "cpu",
         engine: Engine | str = "local",
         checkpoint: str | Path | None = None,
@@ -241,6 +247,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
             max_iter=max_iter,
             tol=tol,
             precision=precision,
+            columns=columns,
             device=device,
             engine=engine,
             checkpoint=checkpoint,

@@ -16,19 +16,17 @@ from parkrr.data import (
     as_source,
     assign_folds,
     collect,
-    encode_frame,
     hold_out,
     naming_parameter,
     read_divided,
 )
 from parkrr.errors import ParameterError
+from parkrr.estimators.input_rows import NUMERIC, encode_array, encode_frame, is_table, read_array
 from parkrr.planning import stays_on_disk
 
 
 class TargetEncoder(Protocol):
     """An estimator with a rule for how its targets become numbers."""
-
-    n_features_in_: int
 
     def _check_new_rows(
         self, y: Any, sample_weight: Any, n: int, t: int
@@ -101,22 +99,17 @@ class ValidationSplit:
         return np.where(holdout.is_validation.numpy(), FOLDS, fold).astype(np.int8)
 
     def read_rows(
-        self, estimator: TargetEncoder, columns: TableEncoder | None, t: int
+        self, estimator: TargetEncoder, columns: TableEncoder, named: bool, t: int
     ) -> ArraySource | None:
         """The validation rows that were given, as the estimator encodes rows with t targets."""
         if self.X_val is None:
             return None
         given = collect(self.X_val)
-        if columns is not None:
-            X = encode_frame(columns, given)
-        else:
-            with naming_parameter("X_val"):
-                X = check_array(given, dtype=[np.float64, np.float32])
-            if X.shape[1] != estimator.n_features_in_:
-                raise ParameterError(
-                    f"X_val must have the {estimator.n_features_in_} features of X, got "
-                    f"{X.shape[1]}"
-                )
+        with naming_parameter("X_val"):
+            if is_table(given):
+                X = encode_frame(columns, named, given)
+            else:
+                X = encode_array(columns, read_array(given, lambda X: check_array(X, **NUMERIC)))
         with naming_parameter("y_val"):
             Y, w = estimator._check_new_rows(self.y_val, self.sample_weight_val, len(X), t)
         return as_source(X, Y, w)

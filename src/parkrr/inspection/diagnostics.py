@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from parkrr.data import draw_indices, group_by_cell
+from parkrr.data import TableEncoder, draw_indices, group_by_cell
 from parkrr.errors import ParameterError
 from parkrr.park import CellReport, Model
 from parkrr.solvers import kernel_of_rows
@@ -34,6 +34,7 @@ class FittedEstimator(Protocol):
     chosen_: Any
     validation_rows_: DiagnosticRows
     n_features_in_: int
+    columns_: TableEncoder
 
     def _rows(self, X: Any) -> Tensor: ...
 

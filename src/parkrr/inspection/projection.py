@@ -64,7 +64,5 @@ def main_feature(model: FittedEstimator, spread: Tensor, axis: Tensor) -> str:
         moves = A * axis if A.ndim == 1 else A @ axis
     d = len(moves) if metric.origin is None else len(metric.origin)
     weights = moves.square().reshape(-1, d).sum(0).cpu().numpy()  # (d,)  with normal scores
-    columns = getattr(model, "columns_", None)
-    if columns is not None:
-        weights = np.bincount(columns.owners, weights)
+    weights = np.bincount(model.columns_.owners, weights)
     return feature_names(model)[int(weights.argmax())]

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from parkrr.data import (
     BLOCK_BYTES,
-    Number,
     ParquetTable,
     TableEncoder,
     fingerprint,
@@ -26,7 +25,7 @@ from parkrr.runtime import Engine, run_tasks
 from parkrr.uncertainty import Predictor
 
 FILE_ROWS = 2_000_000  # of a file that is written
-VERSION = 3
+VERSION = 4
 ENDS = ("lower", "upper")  # columns of an interval
 
 
@@ -63,7 +62,7 @@ class FilePredictor:
             "novelty": predictor.novelty,
             "probability": predictor.probabilities,
         }
-        names = list(dict.fromkeys([*self.columns.names, *self.keys]))
+        names = list(dict.fromkeys([*self.columns.needed, *self.keys]))
         for block in table.blocks(rows_per_block(self.columns.width, BLOCK_BYTES), names):
             X = torch.from_numpy(self.columns.encode(block))  # (n, d)
             written = block.select(self.keys)
@@ -90,7 +89,7 @@ class FilePredictor:
             tensors += [] if bars.scores is None else [bars.scores.values, bars.scores.w]
             tensors += [] if bars.jackknife is None else [bars.jackknife.residuals]
         facts = (
-            *(model.kernel, model.blend, coarse and coarse.kernel, self.columns),
+            *(model.kernel, model.blend, coarse and coarse.kernel, self.columns.plain()),
             None if predictor.classes is None else predictor.classes.tolist(),
             predictor.calibration and predictor.calibration.to_dict(),
             bars and (bars.scale_name, bars.n, bars.power, bars.equal_tails, bars.guarantee),
@@ -179,7 +178,7 @@ class DigestingFile:
 
 def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
     """Refuse columns that are not there, or would be there twice."""
-    for name in (*predictor.columns.names, *predictor.keys):
+    for name in (*predictor.columns.needed, *predictor.keys):
         if name in table.conflicts:
             raise ParameterError(
                 f"source must have one type for a column of fit or of keys, but {name!r} is "
@@ -193,13 +192,3 @@ def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
     written = {*predictor.outputs, *(ENDS if "interval" in predictor.outputs else ())}
     for name in sorted(written & set(predictor.keys)):
         raise ParameterError(f"keys must not hold {name!r}, which is a column of outputs")
-
-
-def numbers_only(table: ParquetTable, n_features: int) -> TableEncoder:
-    """The columns of a table for a model that was fitted to an array."""
-    if len(table.features) != n_features:
-        raise ParameterError(
-            f"source must have the {n_features} features of fit in their order, but has "
-            f"{list(table.features)}; name them in scan_parquet(features=...)"
-        )
-    return TableEncoder(tuple(Number(name, float("nan"), False) for name in table.features))

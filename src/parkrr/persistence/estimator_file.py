@@ -59,7 +59,7 @@ class SavableEstimator(Protocol):
     """
 
     model_: Model
-    columns_: TableEncoder | None
+    columns_: TableEncoder
     one_output_: bool
     chosen_: Chosen
     report_: list[CellReport]
@@ -144,7 +144,7 @@ def encode_estimator(
     facts = {
         "estimator": kind,
         "params": encode_params(estimator.get_params(deep=False), known),
-        "columns": estimator.columns_ and estimator.columns_.plain(),
+        "columns": estimator.columns_.plain() if estimator.columns_.has_fills else None,
         "classes": lists["classes_"],
         "one_output": estimator.one_output_,
         "n_features_in_": estimator.n_features_in_,
@@ -169,7 +169,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
     report = [CellReport(**decode_numbers(cell)) for cell in facts["report_"]]
     attributes = {
         "model_": model,
-        "columns_": None if facts["columns"] is None else TableEncoder.from_plain(facts["columns"]),
+        "columns_": decode_columns(facts),
         "validation_rows_": rows_from_tensors(more, classes),
         "n_features_in_": facts["n_features_in_"],
         "seconds_": facts["seconds_"],
@@ -197,6 +197,14 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
         attributes["classes_"] = classes
         attributes["calibration_"] = calibration_from_dict(uncertainty) if uncertainty else None
     return attributes
+
+
+def decode_columns(facts: dict[str, Any]) -> TableEncoder:
+    """How columns become numbers; files of arrays once did not tell what fills a missing value."""
+    if facts["columns"] is not None:
+        return TableEncoder.from_plain(facts["columns"])
+    numbered = [f"x{k}" for k in range(facts["n_features_in_"])]
+    return TableEncoder.of_numbers(facts["feature_names_in_"] or numbered)
 
 
 def encode_params(params: dict[str, Any], known: list[str]) -> dict[str, Any]:

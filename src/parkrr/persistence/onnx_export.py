@@ -49,7 +49,7 @@ LARGEST_FEATURE = 1e38  # as in FeatureMap
 class ExportedModel(Protocol):
     """The part of a fitted estimator that is exported."""
 
-    columns_: TableEncoder | None
+    columns_: TableEncoder
     n_features_in_: int
 
     def _predictor(self) -> Predictor: ...
@@ -88,7 +88,7 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
             )
     graph = Graph()
     X = Value(graph, "X", np.float64)
-    rows = X if model.columns_ is None else fill_missing(X, model.columns_)
+    rows = fill_missing(X, model.columns_) if model.columns_.has_fills else X
     t = len(park.intercept)
     F = predict(park, rows)  # (n, t)
     outputs: dict[str, tuple[Value, Sequence[Any]]]

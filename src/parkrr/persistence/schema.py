@@ -14,7 +14,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from parkrr.data import PERIODS, Category, DateTime, Number, TableEncoder
+from parkrr.data import PERIODS, Category, DateTime, Ignored, Number, TableEncoder
 from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
@@ -59,9 +59,10 @@ PARAMS: dict[str, Any] = {
 }
 TURNS = {tuple[str, ...]: list[Literal[tuple(PERIODS)]]}  # type: ignore[misc]
 COLUMN: Any = (
-    define_like(Number, {}, tag_field="kind", tag="Number")
-    | define_like(DateTime, TURNS, tag_field="kind", tag="Moment")
-    | define_like(Category, {}, tag_field="kind", tag="Category")
+    define_like(Number, {}, defaults=True, tag_field="kind", tag="Number")
+    | define_like(DateTime, TURNS, defaults=True, tag_field="kind", tag="Moment")
+    | define_like(Category, {}, defaults=True, tag_field="kind", tag="Category")
+    | define_like(Ignored, {}, defaults=True, tag_field="kind", tag="Ignored")
 )
 REPORT: Any = define_like(
     CellReport, {int: COUNT, float: NUMBER, float | None: NUMBER | None}, defaults=True
@@ -330,6 +331,9 @@ def check_features(facts: Facts, d: int) -> None:
         return
     columns = TableEncoder.from_plain(facts["columns"])
     for column in columns.columns:
+        if isinstance(column, Number):
+            known = column.holds in ("number", "boolean", "duration")
+            require(known, "columns of numbers must hold numbers, booleans or durations")
         empty = isinstance(column, DateTime) and not column.width
         require(not empty, "columns of dates must become at least one number")
         if isinstance(column, Category):
@@ -341,7 +345,7 @@ def check_features(facts: Facts, d: int) -> None:
     require(columns.width == d, f"columns must become {d} numbers, not {columns.width}")
     own = [column.name for column in columns.columns]
     require(len(set(own)) == len(own), "columns must have different names")
-    require(names == own, "feature_names_in_ must be the names of columns")
+    require(names is None or names == own, "feature_names_in_ must be the names of columns")
 
 
 def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:

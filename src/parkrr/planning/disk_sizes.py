@@ -14,6 +14,7 @@ from parkrr.data import (
     EncodedTable,
     ParquetTable,
     Target,
+    check_declared,
     count_sampled_groups,
     largest_width,
     learn_encoded_table,
@@ -68,7 +69,8 @@ class DiskPlan:
 def stays_on_disk(table: ParquetTable, params: dict[str, Any]) -> bool:
     """Whether rows are too many to load, or a checkpoint needs tasks."""
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
-    width = largest_width(table.schema, table.features) + len(table.target)
+    width = largest_width(table.schema, table.features, check_declared(params["columns"]))
+    width += len(table.target)
     large = table.n_rows > LOADED_ROWS or table.n_rows * 8 * width * LOADED_COPIES > limit / 2
     return large or params["checkpoint"] is not None
 
@@ -81,7 +83,8 @@ def learn_table(
         raise ParameterError("target must name a column to fit; scan_parquet(..., target=...)")
     engine, shown = as_engine(params["engine"]), check_bool("progress", params["progress"])
     target = learn_target(table, classify, params.get("class_weight"), engine)
-    return learn_encoded_table(table, target, COLUMN_ROWS, seed, engine, shown)
+    declared = check_declared(params["columns"])
+    return learn_encoded_table(table, target, declared, COLUMN_ROWS, seed, engine, shown)
 
 
 def count_outputs(target: Target) -> int:

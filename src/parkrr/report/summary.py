@@ -25,7 +25,7 @@ def summarize(model: Any) -> Facts:
     classes, seconds = getattr(model, "classes_", None), dict(model.seconds_)
     if "pass" in seconds:  # the pass over rows on disk includes their assignment
         seconds.pop("partition", None)
-    columns = [None] * model.n_features_in_ if model.columns_ is None else model.columns_.columns
+    columns = model.columns_.columns
     shares = getattr(model, "feature_importances_", np.full(len(columns), np.nan)).tolist()
     return {
         "estimator": type(model).__name__,
@@ -50,6 +50,7 @@ def summarize(model: Any) -> Facts:
         "rescued_cells": sum(bool(cell.rescue) for cell in model.report_),
         "warnings": find_warnings(model.report_),
         "seconds": seconds,
+        "columns": model.columns_.describe(),
         "features": [
             {
                 "name": name,
@@ -119,13 +120,13 @@ def describe_metric(metric: FeatureMap) -> str:
     return f"{text}, learned {'weights' if metric.matrix.ndim == 1 else 'matrix'}"
 
 
-def describe_column(column: ColumnEncoder | None) -> str:
+def describe_column(column: ColumnEncoder) -> str:
     """What a column holds."""
     if isinstance(column, Category):
         return f"{len(column.values):,} categories"
     if isinstance(column, DateTime):
         return "date or time" if column.elapsed else "time of day"
-    return "number, some missing" if column is not None and column.flagged else "number"
+    return "number, some missing" if column.width > 1 else column.holds
 
 
 def describe(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,296 @@
+"""What a column holds: numbers, booleans, dates, times, categories, or text that is one of these.
+
+The kind of a column follows from its Arrow type, from the values of text, or from what the user
+declares. Values are then read by kind, whatever type they come in; what cannot be read is refused
+with the type of the fit and the type that came.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from parkrr.errors import ParameterError
+
+DECLARED = ("number", "category", "datetime", "ignore")  # what `columns` may say
+READABLE = 0.95  # of the values of text, from which it is read as numbers, booleans, dates or times
+DECLARED_READABLE = 0.5  # the same where the user says so: fewer, and it was a mistake
+SAMPLED_VALUES = 100_000  # of text, from which its kind is learned
+# Thousands are set apart by commas. A value such as 007 is a code.
+NUMBER = r"^[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
+CODE = r"^[+-]?0\d"
+TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?P<fraction>\.\d+)?)?"
+DATE = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"  # ISO 8601
+ZONE = r"(?: ?(?P<zone>Z|[+-]\d{2}:?\d{2}))?"
+TRUE, FALSE = ("true", "t", "yes", "y", "on"), ("false", "f", "no", "n", "off")
+# Words for a missing value, in text that is otherwise read.
+MISSING = ("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "-", "?", ".")
+# What each kind can be read from; text is read value by value.
+SOURCES = {
+    "number": ("number", "boolean", "text"),
+    "boolean": ("boolean", "number", "text"),
+    "duration": ("duration",),
+    "datetime": ("datetime", "text"),
+    "time": ("time", "text"),
+}
+# What else than text and nulls may be declared to be so.
+DECLARABLE = {"number": ("number", "boolean", "duration"), "datetime": ("datetime", "time")}
+PLURALS = {
+    "number": "numbers",
+    "boolean": "booleans",
+    "duration": "durations",
+    "datetime": "dates",
+    "time": "times of day",
+    "category": "categories",
+    "text": "text",
+}
+
+Array = NDArray[np.floating[Any]]
+
+
+def family_of(kind: pa.DataType) -> str:
+    """What values of that type are: a key of PLURALS, "missing" for nulls, or "" for others."""
+    t = pa.types
+    kind = kind.value_type if t.is_dictionary(kind) else kind
+    tests = {
+        "number": (t.is_integer, t.is_floating, t.is_decimal),
+        "boolean": (t.is_boolean,),
+        "text": (t.is_string, t.is_large_string, t.is_string_view),
+        "datetime": (t.is_date, t.is_timestamp),
+        "time": (t.is_time,),
+        "duration": (t.is_duration,),
+        "missing": (t.is_null,),
+    }
+    return next((name for name, each in tests.items() if any(test(kind) for test in each)), "")
+
+
+def name_type(kind: pa.DataType) -> str:
+    """The name of a type as users of pandas know it."""
+    if pa.types.is_dictionary(kind):
+        return f"category of {name_type(kind.value_type)}"
+    names = {"double": "float64", "float": "float32", "halffloat": "float16"}
+    text = str(kind).removeprefix("large_").removesuffix("_view")
+    return names.get(text, text)
+
+
+def check_declared(columns: Any) -> dict[str, str]:
+    """The declared kinds by the names of columns; a column of an array goes by its number."""
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        raise ParameterError(
+            f"columns must be a dict such as {{'zip': 'category'}} or None, got {columns!r}"
+        )
+    for name, kind in columns.items():
+        if kind not in DECLARED:
+            raise ParameterError(f"columns must declare one of {DECLARED}, got {kind!r}: {name!r}")
+    return {f"x{k}" if isinstance(k, int | np.integer) else str(k): v for k, v in columns.items()}
+
+
+def find_kinds(sample: pa.Table, declared: Mapping[str, str]) -> dict[str, str]:
+    """The kind of each column, from what is declared, its type, and the values of text."""
+    unknown = [name for name in declared if name not in sample.schema.names]
+    if unknown:
+        raise ParameterError(
+            f"columns must name columns of X, but {unknown} are not among {sample.schema.names}"
+        )
+    return {name: find_kind(name, sample[name], declared.get(name)) for name in sample.schema.names}
+
+
+def find_kind(name: str, values: pa.ChunkedArray, declared: str | None) -> str:
+    """The kind of one column."""
+    family = family_of(values.type)
+    if declared == "ignore":
+        return "ignore"
+    if not family:
+        raise ParameterError(
+            f"features must be numbers, booleans, strings, dates or times, but {name!r} is "
+            f"{values.type}; name the other columns in features=, or declare "
+            f"columns={{{name!r}: 'ignore'}}"
+        )
+    if declared == "category":
+        return "category"
+    if family == "missing":
+        return "datetime" if declared == "datetime" else "number"
+    if family == "text":
+        if declared is None and pa.types.is_dictionary(values.type):
+            return "category"
+        return recognize_text(name, values, declared)
+    if declared is not None and family not in DECLARABLE[declared]:
+        raise ParameterError(
+            f"columns must declare a kind that a column can be read as, but {name!r} is "
+            f"{name_type(values.type)}, not {declared!r}; convert it first"
+        )
+    return family
+
+
+def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> str:
+    """What text is: numbers, booleans, dates or times if nearly all values are, else categories."""
+    step = max(1, len(values) // SAMPLED_VALUES)
+    counted = as_strings(values.take(np.arange(0, len(values), step))).value_counts()
+    text, rows = trim(counted.field("values")), counted.field("counts").to_numpy()
+    known = ~is_missing(text)
+    text, rows = text.filter(pa.array(known)), rows[known]
+    if not len(text):
+        return declared or "category"
+    kinds = {None: ("number", "boolean", "datetime", "time"), "number": ("number", "boolean")}
+    shares = {
+        kind: float(rows[~np.isnan(read_text(text, kind))].sum() / rows.sum())
+        for kind in kinds.get(declared, ("datetime", "time"))
+    }
+    best = max(shares, key=lambda kind: shares[kind])
+    if declared is not None:
+        if shares[best] < DECLARED_READABLE:
+            example = text[int(np.flatnonzero(np.isnan(read_text(text, best)))[0])].as_py()
+            raise ParameterError(
+                f"columns must declare a kind that a column can be read as, but {name!r} holds "
+                f"text such as {example!r}, not {declared!r}; convert it first (dates are written "
+                f"as 2024-01-31 or 2024-01-31 12:30:00)"
+            )
+        return best
+    if best == "number" and pc.any(pc.match_substring_regex(text, CODE)).as_py():
+        return "category"
+    return best if shares[best] >= READABLE else "category"
+
+
+# Values of text.
+
+
+def trim(text: Any) -> Any:
+    """Text without spaces around it."""
+    return pc.utf8_trim_whitespace(text)
+
+
+def is_missing(text: Any) -> NDArray[np.bool_]:
+    """Whether each text is null or a word for a missing value, (n,)."""
+    words = pc.is_in(pc.utf8_lower(text), value_set=pa.array(MISSING))
+    missing: NDArray[np.bool_] = pc.or_(words, pc.is_null(text)).to_numpy(zero_copy_only=False)
+    return missing
+
+
+def read_text(text: pa.Array, kind: str) -> NDArray[np.float64]:
+    """Trimmed text as numbers, or seconds for dates and times, (n,); NaN where it is neither."""
+    if kind == "number":
+        plain = pc.replace_substring(text, ",", "")
+        found = pc.if_else(pc.match_substring_regex(text, NUMBER), plain, None)
+        x = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return np.where(np.isfinite(x), x, np.nan)  # of 1e999
+    if kind == "boolean":
+        words = pa.array([*TRUE, *FALSE])
+        index = pc.index_in(pc.utf8_lower(text), value_set=words)
+        index = index.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.where(index < 0, np.nan, np.where(index < len(TRUE), 1.0, 0.0))
+    pattern = f"^{TIME}$" if kind == "time" else f"^{DATE}(?:[T ]{TIME}{ZONE})?$"
+    parts = pc.extract_regex(text, pattern)
+    found = parts.is_valid().to_numpy(zero_copy_only=False)
+
+    def part(name: str) -> NDArray[np.float64]:
+        """A part of each date or time as a number, 0 where it is left out."""
+        digits = pc.if_else(pc.equal(parts.field(name), ""), "0", parts.field(name))
+        number = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return np.where(found, number, 0.0)
+
+    hour, minute, second = part("hour"), part("minute"), part("second")
+    found &= (hour < 24) & (minute < 60) & (second < 60)
+    seconds = 3600 * hour + 60 * minute + second + part("fraction")
+    if kind == "datetime":
+        year, month, day = (part(name).astype(np.int64) for name in ("year", "month", "day"))
+        months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+        days = months.astype("datetime64[D]") + (day - 1)
+        found &= (month >= 1) & (month <= 12) & (days.astype("datetime64[M]") == months)
+        seconds += days.astype(np.int64) * 86_400.0 - read_offsets(parts.field("zone"))
+    return np.where(found, seconds, np.nan)
+
+
+def read_offsets(zones: pa.Array) -> NDArray[np.float64]:
+    """Seconds that clocks are ahead of UTC in zones such as +01:00, (n,); 0 for Z and none."""
+    digits = pc.replace_substring(zones, ":", "")  # +0100
+    digits = pc.if_else(pc.is_in(digits, value_set=pa.array(["", "Z"])), "+0000", digits)
+    number = digits.fill_null("+0000").cast(pa.float64()).to_numpy(zero_copy_only=False)
+    hours, minutes = np.divmod(np.abs(number), 100)
+    offsets: NDArray[np.float64] = np.sign(number) * (3600 * hours + 60 * minutes)
+    return offsets
+
+
+# Values of any type.
+
+
+def read_values(name: str, kind: str, fitted: str, values: pa.ChunkedArray) -> Array:
+    """A column as numbers, or seconds for dates and times, (n,); NaN where a value is missing.
+
+    Text that cannot be read is missing if the column was text when it was fitted, of the type
+    `fitted`; otherwise it is refused.
+    """
+    family = family_of(values.type)
+    if family == "missing":
+        return np.full(len(values), np.nan)
+    if family not in SOURCES[kind]:
+        raise wrong_type(name, kind, fitted, values.type)
+    values = decode_dictionary(values)
+    if family != "text":
+        return as_seconds(values) if kind in ("datetime", "time") else as_numbers(values, name)
+    text = trim(as_strings(values)).combine_chunks()
+    x = read_text(text, kind)
+    if fitted and "string" not in fitted:
+        wrong = np.flatnonzero(np.isnan(x) & ~is_missing(text))
+        if len(wrong):
+            example = f", such as {text[int(wrong[0])].as_py()!r}"
+            raise wrong_type(name, kind, fitted, values.type, example)
+    return x
+
+
+def wrong_type(
+    name: str, kind: str, fitted: str, came: pa.DataType, example: str = ""
+) -> ParameterError:
+    """The error for a column that holds something else than in fit."""
+    before = f" ({fitted} in fit)" if fitted else ", as in fit"
+    holds = f"{PLURALS.get(family_of(came), 'something else')} ({name_type(came)})"
+    ways = {
+        "number": "convert it, as with pandas.to_numeric",
+        "boolean": "convert it to booleans",
+        "duration": "convert it, as with pandas.to_timedelta",
+        "datetime": "convert it, as with pandas.to_datetime",
+        "time": "convert it to times",
+        "category": "read it as text, as with dtype=str of pandas.read_csv",
+    }
+    return ParameterError(
+        f"column {name!r} must hold {PLURALS[kind]}{before}, but holds {holds} "
+        f"here{example}; {ways[kind]}"
+    )
+
+
+def as_numbers(values: pa.ChunkedArray, name: str = "") -> Array:
+    """Numbers, booleans or durations as floats, missing values as NaN, shape (n,)."""
+    kind = values.type
+    if pa.types.is_duration(kind):
+        values = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
+    elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        if not (pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
+            raise ParameterError(f"column {name!r} must hold numbers, but is {kind}")
+        values = values.cast(pa.int8() if pa.types.is_boolean(kind) else pa.float64())
+    x: Array = values.to_numpy()
+    return x if x.dtype.kind == "f" else x.astype(np.float64)
+
+
+def as_seconds(values: pa.ChunkedArray) -> Array:
+    """Dates as seconds since 1970, times as seconds since midnight; missing values as NaN."""
+    time_only, zone = pa.types.is_time(values.type), getattr(values.type, "tz", None)
+    kind = pa.time64("us") if time_only else pa.timestamp("us", zone)
+    return as_numbers(values.cast(kind, safe=False).cast(pa.int64())) / 1e6
+
+
+def as_strings(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """As plain strings; 1.0 is "1" as 1 is, and NaN is missing."""
+    values = decode_dictionary(values)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+
+
+def decode_dictionary(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a dictionary; other columns as they are."""
+    kind = values.type
+    return values.cast(kind.value_type) if pa.types.is_dictionary(kind) else values
