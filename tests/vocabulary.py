@@ -18,7 +18,7 @@ ALLOWED = ("docs/glossary.md", "docs/hooks.py")  # mkdocs names its hooks
 TEXT = re.compile(
     r"\b((?<!long )words|gaps|truth values?|moments|answer(s|ed|ing)?|asks|listens to|knows|says"
     r"|judge[sd]?|judging|judge?ments?|teach(es)?|rows left out|left-out rows|held-out rows"
-    r"|scout(s|ed|ing)?|race[sd]?|racing|vote[srd]?|voters|voting|(?<!blend[ _])trials?"
+    r"|scout(s|ed|ing)?|race(?! +string)[sd]?|racing|vote[srd]?|voters|voting|(?<!blend[ _])trials?"
     r"|balls?|(?<!bbox to )anchors?(?!: warn)|runners?|polls?|rolls?|compass"
     r"|error bars that hold|the machine of the user|goes on where it was"
     r"|pictures?|page(?! checksum)|figures)\b",

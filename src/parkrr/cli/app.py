@@ -46,6 +46,12 @@ Time = Annotated[
 Types = Annotated[
     str | None, option("Types of CSV columns, such as zip=string,price=float64.", "A=TYPE")
 ]
+Columns = Annotated[
+    str | None,
+    option(
+        "What columns hold: number, category, datetime or ignore, as in zip=category.", "A=KIND"
+    ),
+]
 Classify = Annotated[
     bool | None,
     option(
@@ -180,6 +186,7 @@ def plan(
     features: Features = None,
     weight: Weight = None,
     types: Types = None,
+    columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
     time_budget: Seconds = None,
@@ -218,6 +225,7 @@ def fit(
     groups: Groups = None,
     time: Time = None,
     types: Types = None,
+    columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
     time_budget: Seconds = None,

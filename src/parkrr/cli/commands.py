@@ -151,9 +151,14 @@ def split_names(text: str | None) -> list[str]:
 
 def parse_types(text: str | None) -> dict[str, str]:
     """Types of columns, written as a=string,b=float64."""
+    return parse_pairs("types", text, "a=string,b=float64")
+
+
+def parse_pairs(option: str, text: str | None, example: str) -> dict[str, str]:
+    """Values of an option by column, written as the example is."""
     pairs = [name.partition("=") for name in split_names(text)]
     if not all(name and kind for name, _, kind in pairs):
-        raise ParameterError(f"types must be written as a=string,b=float64, got {text!r}")
+        raise ParameterError(f"{option} must be written as {example}, got {text!r}")
     return {name: kind for name, _, kind in pairs}
 
 
@@ -180,6 +185,8 @@ def prepare_fit(
             say(f"{columns}, so this is a regression; use --classify if it holds labels")
     names = ParKRegressor().get_params()
     params: Any = {name: given[name] for name in names if given.get(name) is not None}
+    if "columns" in params:
+        params["columns"] = parse_pairs("columns", params["columns"], "zip=category,note=ignore")
     # A kernel by name has no lengthscale yet: unless a metric is given, one is learned, and the
     # lengthscale with it.
     if params.get("kernel", "auto") != "auto" and "metric" not in params:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from parkrr.errors import ParameterError
 
-DECLARED = ("number", "category", "datetime", "ignore")  # what `columns` may say
+DECLARED = ("number", "category", "datetime", "ignore")  # values of `columns`
 READABLE = 0.95  # of the values of text, from which it is read as numbers, booleans, dates or times
-DECLARED_READABLE = 0.5  # the same where the user says so: fewer, and it was a mistake
+DECLARED_READABLE = 0.5  # the same where the user declares it: fewer, and it was a mistake
 SAMPLED_VALUES = 100_000  # of text, from which its kind is learned
 # Thousands are set apart by commas. A value such as 007 is a code.
 NUMBER = r"^[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
@@ -26,7 +26,7 @@ TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?P<fraction>\.
 DATE = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"  # ISO 8601
 ZONE = r"(?: ?(?P<zone>Z|[+-]\d{2}:?\d{2}))?"
 TRUE, FALSE = ("true", "t", "yes", "y", "on"), ("false", "f", "no", "n", "off")
-# Words for a missing value, in text that is otherwise read.
+# Spellings of a missing value, in text that is otherwise read.
 MISSING = ("", "na", "n/a", "nan", "nat", "null", "none", "<na>", "-", "?", ".")
 # What each kind can be read from; text is read value by value.
 SOURCES = {
@@ -165,9 +165,9 @@ def trim(text: Any) -> Any:
 
 
 def is_missing(text: Any) -> NDArray[np.bool_]:
-    """Whether each text is null or a word for a missing value, (n,)."""
-    words = pc.is_in(pc.utf8_lower(text), value_set=pa.array(MISSING))
-    missing: NDArray[np.bool_] = pc.or_(words, pc.is_null(text)).to_numpy(zero_copy_only=False)
+    """Whether each text is null or a spelling of a missing value, (n,)."""
+    spelled = pc.is_in(pc.utf8_lower(text), value_set=pa.array(MISSING))
+    missing: NDArray[np.bool_] = pc.or_(spelled, pc.is_null(text)).to_numpy(zero_copy_only=False)
     return missing
 
 
@@ -175,34 +175,33 @@ def read_text(text: pa.Array, kind: str) -> NDArray[np.float64]:
     """Trimmed text as numbers, or seconds for dates and times, (n,); NaN where it is neither."""
     if kind == "number":
         plain = pc.replace_substring(text, ",", "")
-        found = pc.if_else(pc.match_substring_regex(text, NUMBER), plain, None)
-        x = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        valid = pc.if_else(pc.match_substring_regex(text, NUMBER), plain, None)
+        x = valid.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return np.where(np.isfinite(x), x, np.nan)  # of 1e999
     if kind == "boolean":
-        words = pa.array([*TRUE, *FALSE])
-        index = pc.index_in(pc.utf8_lower(text), value_set=words)
+        index = pc.index_in(pc.utf8_lower(text), value_set=pa.array([*TRUE, *FALSE]))
         index = index.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.where(index < 0, np.nan, np.where(index < len(TRUE), 1.0, 0.0))
     pattern = f"^{TIME}$" if kind == "time" else f"^{DATE}(?:[T ]{TIME}{ZONE})?$"
     parts = pc.extract_regex(text, pattern)
-    found = parts.is_valid().to_numpy(zero_copy_only=False)
+    valid = parts.is_valid().to_numpy(zero_copy_only=False)
 
     def part(name: str) -> NDArray[np.float64]:
         """A part of each date or time as a number, 0 where it is left out."""
         digits = pc.if_else(pc.equal(parts.field(name), ""), "0", parts.field(name))
         number = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return np.where(found, number, 0.0)
+        return np.where(valid, number, 0.0)
 
     hour, minute, second = part("hour"), part("minute"), part("second")
-    found &= (hour < 24) & (minute < 60) & (second < 60)
+    valid &= (hour < 24) & (minute < 60) & (second < 60)
     seconds = 3600 * hour + 60 * minute + second + part("fraction")
     if kind == "datetime":
         year, month, day = (part(name).astype(np.int64) for name in ("year", "month", "day"))
         months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
         days = months.astype("datetime64[D]") + (day - 1)
-        found &= (month >= 1) & (month <= 12) & (days.astype("datetime64[M]") == months)
+        valid &= (month >= 1) & (month <= 12) & (days.astype("datetime64[M]") == months)
         seconds += days.astype(np.int64) * 86_400.0 - read_offsets(parts.field("zone"))
-    return np.where(found, seconds, np.nan)
+    return np.where(valid, seconds, np.nan)
 
 
 def read_offsets(zones: pa.Array) -> NDArray[np.float64]:

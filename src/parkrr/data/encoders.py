@@ -241,7 +241,7 @@ class TableEncoder:
         return [column.name for column in self.columns]
 
     @property
-    def needed(self) -> list[str]:
+    def read_names(self) -> list[str]:
         """Columns that are read."""
         return [column.name for column in self.columns if not isinstance(column, Ignored)]
 
@@ -284,7 +284,7 @@ class TableEncoder:
 
     def encode(self, table: pa.Table) -> Array:
         """The rows as numbers, shape (n, width); float32 where that holds all of them."""
-        fits = all(fits_float32(table[name].type) for name in self.needed)
+        fits = all(fits_float32(table[name].type) for name in self.read_names)
         X = np.empty((len(table), self.width), dtype=np.float32 if fits else np.float64)
         start = 0
         for column in self.columns:

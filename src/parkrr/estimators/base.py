@@ -892,7 +892,7 @@ def check_rows(X: Any, y: Any) -> None:
             f"write fit(scan_parquet({str(X)!r}, target=...))"
         )
     check_any_rows(X)
-    if y is None and is_frame(X):  # of arrays scikit-learn says the same
+    if y is None and is_table(X):  # of arrays scikit-learn says the same
         raise ParameterError(
             "y must be given with X: this estimator requires y to be passed, but the target y is "
             "None"

@@ -67,7 +67,7 @@ def encode_frame(encoder: TableEncoder, named: bool, X: Any) -> NDArray[Any]:
     if not named:
         check_width(encoder, len(table.schema.names))
         return encoder.encode(table.rename_columns(encoder.names))
-    missing = [name for name in encoder.needed if name not in table.schema.names]
+    missing = [name for name in encoder.read_names if name not in table.schema.names]
     if missing:
         raise ParameterError(
             f"X must have the columns of fit, but {missing} are missing among {table.schema.names}"

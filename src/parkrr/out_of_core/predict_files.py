@@ -62,7 +62,7 @@ class FilePredictor:
             "novelty": predictor.novelty,
             "probability": predictor.probabilities,
         }
-        names = list(dict.fromkeys([*self.columns.needed, *self.keys]))
+        names = list(dict.fromkeys([*self.columns.read_names, *self.keys]))
         for block in table.blocks(rows_per_block(self.columns.width, BLOCK_BYTES), names):
             X = torch.from_numpy(self.columns.encode(block))  # (n, d)
             written = block.select(self.keys)
@@ -178,7 +178,7 @@ class DigestingFile:
 
 def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
     """Refuse columns that are not there, or would be there twice."""
-    for name in (*predictor.columns.needed, *predictor.keys):
+    for name in (*predictor.columns.read_names, *predictor.keys):
         if name in table.conflicts:
             raise ParameterError(
                 f"source must have one type for a column of fit or of keys, but {name!r} is "
