@@ -1,6 +1,6 @@
 """Rows from anywhere, as blocks of numbers."""
 
-from parkrr.data.column_kinds import check_declared, family_of, name_type
+from parkrr.data.column_kinds import family_of, name_type
 from parkrr.data.csv import (
     convert_to_parquet,
     file_versions,

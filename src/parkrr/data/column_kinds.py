@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from parkrr.errors import ParameterError
 
-DECLARED = ("number", "category", "datetime", "ignore")  # values of `columns`
 READABLE = 0.95  # of the values of text, from which it is read as numbers, booleans, dates or times
 DECLARED_READABLE = 0.5  # the same where the user declares it: fewer, and it was a mistake
 SAMPLED_VALUES = 100_000  # of text, from which its kind is learned
@@ -74,20 +73,6 @@ def name_type(kind: pa.DataType) -> str:
     names = {"double": "float64", "float": "float32", "halffloat": "float16"}
     text = str(kind).removeprefix("large_").removesuffix("_view")
     return names.get(text, text)
-
-
-def check_declared(columns: Any) -> dict[str, str]:
-    """The declared kinds by the names of columns; a column of an array goes by its number."""
-    if columns is None:
-        return {}
-    if not isinstance(columns, Mapping):
-        raise ParameterError(
-            f"columns must be a dict such as {{'zip': 'category'}} or None, got {columns!r}"
-        )
-    for name, kind in columns.items():
-        if kind not in DECLARED:
-            raise ParameterError(f"columns must declare one of {DECLARED}, got {kind!r}: {name!r}")
-    return {f"x{k}" if isinstance(k, int | np.integer) else str(k): v for k, v in columns.items()}
 
 
 def find_kinds(sample: pa.Table, declared: Mapping[str, str]) -> dict[str, str]:

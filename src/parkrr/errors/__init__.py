@@ -3,6 +3,7 @@
 from parkrr.errors.checks import (
     check_bool,
     check_bytes,
+    check_column_kinds,
     check_integer,
     check_integer_or,
     check_one_of,

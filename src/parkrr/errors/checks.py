@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from parkrr.errors.exceptions import ParameterError
 
+COLUMN_KINDS = ("number", "category", "datetime", "ignore")  # that can be declared
 UNITS = {"": 1e0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -63,6 +64,23 @@ def check_one_of(name: str, value: Any, allowed: Any) -> str:
             f"{name} must be one of {sorted(allowed)}, got {value!r}{suggest(value, allowed)}"
         )
     return str(value)
+
+
+def check_column_kinds(columns: Any) -> dict[str, str]:
+    """The kinds that are declared, by the names of columns; a number k is that of x{k}."""
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        raise ParameterError(
+            f"columns must be a dict such as {{'zip': 'category'}} or None, got {columns!r}"
+        )
+    for name, kind in columns.items():
+        if kind not in COLUMN_KINDS:
+            raise ParameterError(
+                f"columns must declare one of {COLUMN_KINDS}, got {kind!r} for {name!r}"
+                f"{suggest(kind, COLUMN_KINDS)}"
+            )
+    return {f"x{k}" if isinstance(k, Integral) else str(k): v for k, v in columns.items()}
 
 
 def suggest(value: Any, allowed: Iterable[Any]) -> str:

@@ -31,7 +31,6 @@ from parkrr.data import (
     as_tensor,
     assign_folds,
     check_any_rows,
-    check_declared,
     check_weights,
     collect,
     has_copies,
@@ -43,7 +42,7 @@ from parkrr.data import (
     merge_copies,
     naming_parameter,
 )
-from parkrr.errors import ParameterError, check_one_of
+from parkrr.errors import ParameterError, check_column_kinds, check_one_of
 from parkrr.estimators.guarantees import (
     GUARANTEES,
     choose_set_aside,
@@ -248,7 +247,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         check_any_rows(X)
         if isinstance(X, ParquetTable):
             return plan_table(params, X, classify=self._kind == "ParKClassifier", seed=0)
-        declared = check_declared(params["columns"])
+        declared = check_column_kinds(params["columns"])
         given = read_training_rows(X, declared)
         rows: Any = given.numbers if given.table is None else given.table
         head = rows[:PLAN_ROWS]
@@ -626,7 +625,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     ) -> FitOutcome:
         """Fit arrays or a frame."""
         holdout, seed = None, as_seed(self.random_state)
-        given = read_training_rows(X, check_declared(params["columns"]))
+        given = read_training_rows(X, check_column_kinds(params["columns"]))
         n, table, columns = len(given), given.table, None
         if split is not None:
             holdout = split.hold_out(n, seed)
@@ -667,7 +666,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, ParquetTable):
             table, y, sample_weight = read_guaranteed(X, params)
         else:
-            given = read_training_rows(X, check_declared(params["columns"]))
+            given = read_training_rows(X, check_column_kinds(params["columns"]))
             table, X, named = given.table, given.numbers, given.named
         if table is not None:
             y = np.asarray(y)
@@ -719,7 +718,9 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             Y = self._code_targets(y)
         if Y.shape[:1] != (n,):
             raise ParameterError(f"y must have one entry for each of {n} rows, got {Y.shape}")
-        return learn_frame_encoder(table, Y.reshape(n, -1), fold, w, check_declared(self.columns))
+        return learn_frame_encoder(
+            table, Y.reshape(n, -1), fold, w, check_column_kinds(self.columns)
+        )
 
     def _keep(self, outcome: FitOutcome) -> None:
         """Set the attributes of a fitted estimator."""
@@ -892,7 +893,7 @@ def check_rows(X: Any, y: Any) -> None:
             f"write fit(scan_parquet({str(X)!r}, target=...))"
         )
     check_any_rows(X)
-    if y is None and is_table(X):  # of arrays scikit-learn says the same
+    if y is None and not isinstance(X, ParquetTable):  # as in scikit-learn
         raise ParameterError(
             "y must be given with X: this estimator requires y to be passed, but the target y is "
             "None"

@@ -170,6 +170,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     columns_ : TableEncoder
         How columns become numbers; print it for a table of the type, the kind and the share of
         missing values of each column, and what it became.
+    classes_ : ndarray of shape (k,)
+        Labels in order.
     calibration_ : Calibration or None
         How scores become probabilities, see :mod:`parkrr.uncertainty.calibration`; None if
         there is one class.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
@@ -32,7 +31,7 @@ WARNED = 5  # columns that a warning names
 class TrainingRows(NamedTuple):
     """Rows to fit: a table whose columns are to be encoded, or numbers (n, d) that are not."""
 
-    table: pa.Table | None
+    table: Any  # of Arrow, or None
     numbers: NDArray[Any] | None
     names: list[str]
     types: list[str]  # of Arrow or numpy
@@ -127,7 +126,7 @@ def number_columns(d: int) -> list[str]:
     return [f"x{k}" for k in range(d)]
 
 
-def as_numbers(table: pa.Table) -> NDArray[Any]:
+def as_numbers(table: Any) -> NDArray[Any]:
     """Columns of numbers without missing values, (n, d)."""
     return TableEncoder.of_numbers(table.schema.names).encode(table)
 

@@ -14,13 +14,19 @@ from parkrr.data import (
     EncodedTable,
     ParquetTable,
     Target,
-    check_declared,
     count_sampled_groups,
     largest_width,
     learn_encoded_table,
     learn_target,
 )
-from parkrr.errors import BudgetError, ParameterError, check_bool, check_bytes, check_integer_or
+from parkrr.errors import (
+    BudgetError,
+    ParameterError,
+    check_bool,
+    check_bytes,
+    check_column_kinds,
+    check_integer_or,
+)
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
 from parkrr.planning.sizes import FitSize, coarse_seconds, estimate_seconds, estimate_tuning_bytes
@@ -69,7 +75,7 @@ class DiskPlan:
 def stays_on_disk(table: ParquetTable, params: dict[str, Any]) -> bool:
     """Whether rows are too many to load, or a checkpoint needs tasks."""
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
-    width = largest_width(table.schema, table.features, check_declared(params["columns"]))
+    width = largest_width(table.schema, table.features, check_column_kinds(params["columns"]))
     width += len(table.target)
     large = table.n_rows > LOADED_ROWS or table.n_rows * 8 * width * LOADED_COPIES > limit / 2
     return large or params["checkpoint"] is not None
@@ -83,7 +89,7 @@ def learn_table(
         raise ParameterError("target must name a column to fit; scan_parquet(..., target=...)")
     engine, shown = as_engine(params["engine"]), check_bool("progress", params["progress"])
     target = learn_target(table, classify, params.get("class_weight"), engine)
-    declared = check_declared(params["columns"])
+    declared = check_column_kinds(params["columns"])
     return learn_encoded_table(table, target, declared, COLUMN_ROWS, seed, engine, shown)
 
 
