@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupKFold, TimeSeriesSplit
 
 from parkrr import ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.errors import ParameterError
-from parkrr.kernels import Gaussian
+from parkrr.kernels import Gaussian, Laplacian
 
 PLAIN = {
     "kernel": Gaussian(1.0),
@@ -61,6 +61,19 @@ def test_intervals_with_groups_cover_new_groups():
     X_new, y_new, _ = patients(n_groups=400, rows=4, seed=1)
     lower, upper = ParKRegressor(**PLAIN).fit(X, y, groups=group).predict_interval(X_new)
     assert np.mean((lower <= y_new) & (y_new <= upper)) == pytest.approx(0.9, abs=0.06)
+
+
+def test_intervals_with_blocks_of_a_map_cover_the_holes_of_the_map():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (4000, 2))
+    waves, phases = rng.normal(size=(2, 200)) / rng.gamma(1.0, size=200), rng.uniform(0, 7, 200)
+    y = np.cos(X @ waves + phases).sum(1) / 10 + 0.1 * rng.normal(size=4000)
+    block = np.floor(2 * X).astype(int) @ [12, 1]
+    in_hole = np.isin(block, rng.permutation(144)[:30])
+    settings = PLAIN | {"kernel": Laplacian(3.0), "penalty": 1e-6, "n_cells": 4}
+    model = ParKRegressor(**settings).fit(X[~in_hole], y[~in_hole], groups=block[~in_hole])
+    lower, upper = model.predict_interval(X[in_hole])
+    assert np.mean((lower <= y[in_hole]) & (y[in_hole] <= upper)) == pytest.approx(0.9, abs=0.03)
 
 
 def test_validation_rows_of_time_are_the_last_and_predicted_from_those_before():

@@ -43,9 +43,9 @@ def test_about_nine_in_ten_leave_one_out_rows_are_in_their_interval(scale):
     left_out = LeaveOneOutRows(X[order], Y, None, cell, torch.zeros_like(Y))
     sizes = torch.bincount(cell, minlength=4).tolist()
     settings = {"ridge": 0.15, "sizes": sizes, "n_threads": 1, "seed": 0, "scale": scale}
-    intervals, _ = learn_intervals(model, left_out, predicted, **settings)
+    intervals, _, v = learn_intervals(model, left_out, predicted, **settings)
     assert intervals.scale_name == scale
-    kept = regression_rows(model, left_out, predicted, intervals, seed=0)
+    kept = regression_rows(model, left_out, predicted, intervals, v, seed=0)
     inside = (kept["lower"] <= kept["truth"]) & (kept["truth"] <= kept["upper"])
     assert 0.85 < inside.mean() < 0.95
 

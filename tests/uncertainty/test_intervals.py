@@ -9,7 +9,8 @@ import torch
 import reference
 from parkrr import ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
-from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
+from parkrr.kernels import FeatureMap, Gaussian, Laplacian, Linear, Matern, Polynomial
+from parkrr.park import LeaveOneOutRows, Model
 from parkrr.uncertainty.intervals import (
     LEVELS,
     Intervals,
@@ -17,6 +18,7 @@ from parkrr.uncertainty.intervals import (
     cell_factors,
     conformal_quantiles,
     last_pivot,
+    left_out_complements,
     schur_complement,
 )
 from plain import PLAIN
@@ -193,6 +195,28 @@ def test_a_row_is_not_its_own_neighbour_when_it_is_a_centre():
     own = schur_complement(Gaussian(), Z, Z, 1e-6, leave_out=False)
     others = schur_complement(Gaussian(), Z, Z, 1e-6, leave_out=True)
     assert own.max() < 1e-5 < others.min()
+
+
+def test_no_row_of_a_group_is_a_neighbour_of_another_when_the_group_is_left_out():
+    Z = torch.from_numpy(np.random.default_rng(0).normal(size=(12, 3)))
+    none = torch.zeros(12, 1, dtype=torch.float64)
+    model = Model(Gaussian(), FeatureMap(), Z[:1], [Z], [none], none[0])
+    groups = torch.arange(12) // 4
+    cell = torch.zeros(12, dtype=torch.int64)
+    left_out = LeaveOneOutRows(Z, none, None, cell, none, groups=groups)
+    noise = torch.full((1,), 0.1, dtype=torch.float64)
+    found = left_out_complements(model, left_out, noise, n_threads=1)
+    first = schur_complement(Gaussian(), Z[:4], Z[4:], 0.1, leave_out=False)
+    last = schur_complement(Gaussian(), Z[8:], Z[:8], 0.1, leave_out=False)
+    torch.testing.assert_close(found[:4], first)
+    torch.testing.assert_close(found[8:], last)
+
+
+def test_quantiles_of_groups_are_moved_outwards_by_a_group():
+    z = np.arange(100.0)  # ten groups of ten rows
+    by_group = conformal_quantiles(z, np.ones(100), own=10.0)
+    level = np.searchsorted(LEVELS, 0.8 - 1e-9)
+    assert by_group[level] == np.sort(z)[int(np.ceil(0.8 * 110)) - 1]
 
 
 def test_novelty_is_zero_at_centres_and_one_far_away(model):

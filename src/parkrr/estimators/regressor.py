@@ -585,7 +585,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         model, left_out = result.model, result.left_out
         ridge = settings.penalty * sum(cell.weight for cell in result.report)  # lambda n
         sizes = [cell.rows for cell in result.report]
-        self.intervals_, scales = learn_intervals(
+        self.intervals_, scales, v = learn_intervals(
             model,
             left_out,
             predicted,
@@ -602,7 +602,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         elif result.influence is not None:
             jackknife = keep_leave_one_out_fits(result.influence, left_out.Y - predicted)
             self.intervals_ = replace(self.intervals_, jackknife=jackknife)
-        rows = regression_rows(model, left_out, predicted, self.intervals_, settings.seed)
+        rows = regression_rows(model, left_out, predicted, self.intervals_, v, settings.seed)
         self.validation_rows_ = {
             name: values[:, 0] if self.one_output_ and values.ndim == 2 else values
             for name, values in rows.items()

@@ -25,6 +25,7 @@ from parkrr.data import (
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap, Kernel, Radial, center_features, standardize_features
 from parkrr.park.cells import (
+    ApartFit,
     CellReport,
     CellResult,
     CellTask,
@@ -306,6 +307,7 @@ def with_left_out(
         change=torch.zeros_like(predicted),
         predicted=predicted[order],
         groups=None if groups is None else groups[order],
+        apart=None if model is result.model else ApartFit(model, model.map_rows(X[order])),
     )
     return result._replace(left_out=left_out)
 

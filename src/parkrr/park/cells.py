@@ -167,6 +167,13 @@ def solve_cell(task: CellTask) -> CellResult:
     return result._replace(rows=last, change=fit.change, influence=fit.influence)
 
 
+class ApartFit(NamedTuple):
+    """A model that was fitted without some rows, and these rows as it maps them, (h, e)."""
+
+    model: Model
+    X: Tensor
+
+
 @dataclass(frozen=True)
 class LeaveOneOutRows:
     """Rows of the fit with what is needed for their leave-one-out predictions.
@@ -183,6 +190,15 @@ class LeaveOneOutRows:
     added: Tensor | None = None  # (h,)  rows beyond a random sample, of rare classes
     predicted: Tensor | None = None  # (h, t)  by another model that has not seen these rows
     groups: Tensor | None = None  # (h,)  rows of a group were left out together
+    apart: "ApartFit | None" = None  # by which they were predicted
+
+    @property
+    def n_groups(self) -> float:
+        """Groups that were left out, as many as if all had the same weight."""
+        assert self.groups is not None
+        _, number = self.groups.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        w = self.weights.new_zeros(int(number.max()) + 1).index_add_(0, number, self.weights)
+        return float(w.sum() ** 2 / w.square().sum())
 
     @property
     def weights(self) -> Tensor:

@@ -23,14 +23,22 @@ SAME = 1e-5  # of its length, that a row in float32 may have moved in another ba
 
 
 def regression_rows(
-    model: Model, left_out: LeaveOneOutRows, predicted: Tensor, intervals: Intervals, seed: int
+    model: Model,
+    left_out: LeaveOneOutRows,
+    predicted: Tensor,
+    intervals: Intervals,
+    v: Tensor,
+    seed: int,
 ) -> DiagnosticRows:
-    """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows."""
+    """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows.
+
+    `v` are the Schur complements of the rows in fits without them, (h,).
+    """
     kept = diagnostic_positions(left_out, seed)
     mean = predicted[kept]
     columns = {"cell": left_out.cell[kept], "truth": left_out.Y[kept], "predicted": mean}
     if intervals.largest_coverage >= COVERAGE:
-        off = intervals.end_offsets(model, left_out.X[kept], COVERAGE, leave_out=True)  # (h, t, 2)
+        off = intervals.end_offsets(model, left_out.X[kept], COVERAGE, v[kept])  # (h, t, 2)
         columns |= {"lower": mean + off[..., 0], "upper": mean + off[..., 1]}
     return {name: values.cpu().numpy() for name, values in columns.items()}
 
