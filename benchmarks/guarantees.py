@@ -113,7 +113,7 @@ def repeated(n, rng):
 
 
 NOISE = {**GIVEN, "kernel": Gaussian(0.5), "penalty": 1e-3, "n_centers": 200, "solver": "direct"}
-QUICK = {"kernel": "gaussian", "metric": "standard", "blend": 1, "coarse": 0, "progress": False}
+QUICK = {"kernel": Gaussian(), "metric": "standard", "blend": 1, "coarse": 0, "progress": False}
 PARTS = [  # name, rows, new rows, n, parameters, data sets, parts
     ("20,000 rows, noise 1.0 where x > 0, else 0.05", by_half, by_half, 20_000, NOISE, 10,
      {"x > 0": lambda X: X[:, 0] > 0, "x <= 0": lambda X: X[:, 0] <= 0}),

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from parkrr import ParKRegressor, load
+from parkrr import Gaussian, ParKRegressor, load
 from recording import record
 
 CELLS, CENTERS, FEATURES = 500, 2000, 9
@@ -27,7 +27,7 @@ def write(path):
     """A model of so many random centres, as if it had been fitted."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, FEATURES))
-    settings = {"kernel": "gaussian", "metric": "standard", "penalty": 1e-3, "blend": 1}
+    settings = {"kernel": Gaussian(), "metric": "standard", "penalty": 1e-3, "blend": 1}
     model = ParKRegressor(**settings, coarse=0, n_cells=1, random_state=0).fit(X, X[:, 0])
     centroids = torch.from_numpy(rng.normal(size=(CELLS, FEATURES))).float()
     centers = [c + 0.1 * torch.randn(CENTERS, FEATURES) for c in centroids]

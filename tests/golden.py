@@ -146,7 +146,7 @@ def chosen_standard(folder):
 def chosen_learned(folder):
     X, y, asked = smooth(600, d=4, seed=9)
     how = {"metric": "learned", "n_cells": 3, "n_centers": 600, "time_budget": NO_CLOCK}
-    model = ParKRegressor("matern", blend=1, **how, **ANY)
+    model = ParKRegressor(Matern(), blend=1, **how, **ANY)
     return Built(model.fit(X, y), asked, {})
 
 

@@ -10,7 +10,7 @@ from parkrr.park import FitSettings
 from parkrr.solvers import Falkon
 
 PLAIN = {
-    "kernel": "gaussian",
+    "kernel": Gaussian(),
     "penalty": 1e-6,
     "metric": "euclidean",
     "centroids": "greedy",
@@ -45,5 +45,5 @@ def fit_settings(**changes):
     return replace(PAPER, **changes)
 
 
-def plain(kernel="gaussian", **changes):
+def plain(kernel=PLAIN["kernel"], **changes):
     return ParKRegressor(**{**PLAIN, "kernel": kernel, **changes})

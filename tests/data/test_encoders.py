@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from parkrr import ParKClassifier, ParKRegressor
+from parkrr import Gaussian, ParKClassifier, ParKRegressor
 from parkrr.data.encoders import (
     FOLDS,
     ONE_HOT,
@@ -193,7 +193,7 @@ def test_categories_may_be_numbers():
 def test_the_index_of_pandas_is_no_feature():
     columns, y = mixed_columns(300)
     X = pd.DataFrame(columns).sample(frac=1.0, random_state=0)
-    model = ParKRegressor(kernel="gaussian", penalty=1e-6, random_state=0).fit(X, y[X.index])
+    model = ParKRegressor(kernel=Gaussian(), penalty=1e-6, random_state=0).fit(X, y[X.index])
     assert list(model.feature_names_in_) == ["color", "size"]
 
 
@@ -217,7 +217,7 @@ def test_a_frame_with_categories_and_missing_values_fits_without_preparation(fra
     columns, y = mixed_columns(1000)
     X = frame(columns)
     model = ParKRegressor(
-        kernel="gaussian", metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
+        kernel=Gaussian(), metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
     ).fit(X, y)
     whole = np.array([v is not None for v in columns["size"]])
     assert np.mean((model.predict(X) - y)[whole] ** 2) < 0.01 * y.var()
@@ -231,7 +231,7 @@ def test_a_classifier_takes_a_frame_with_categories():
     X = pd.DataFrame(columns)
     labels = np.where(y > 0, "up", "down")
     model = ParKClassifier(
-        kernel="gaussian", metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
+        kernel=Gaussian(), metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
     ).fit(X, labels)
     assert np.mean(model.predict(X) == labels) > 0.9
 
@@ -239,7 +239,7 @@ def test_a_classifier_takes_a_frame_with_categories():
 def test_columns_may_come_in_another_order_and_a_missing_one_is_named():
     columns, y = mixed_columns(400)
     model = ParKRegressor(
-        kernel="gaussian", metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
+        kernel=Gaussian(), metric="standard", penalty=1e-6, blend=1, coarse=0, random_state=0
     ).fit(pd.DataFrame(columns), y)
     there = model.predict(pd.DataFrame(columns))
     other = pd.DataFrame({"size": columns["size"], "color": columns["color"], "more": 1})

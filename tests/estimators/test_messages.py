@@ -252,3 +252,31 @@ def test_what_is_no_model_is_named_for_what_it_is(tmp_path, write, message):
 def test_load_of_what_is_no_path_is_refused(path):
     with pytest.raises(ParameterError, match="a path must be a str or a Path, got "):
         load(path)
+
+
+MANY = np.random.default_rng(1).normal(size=(2000, 2))
+
+
+def test_fewer_cells_than_asked_for_come_with_a_warning_that_gives_the_reason():
+    with pytest.warns(UserWarning, match="n_cells=500 gave ") as warned:
+        model = regressor(n_cells=500).fit(MANY, MANY[:, 0])
+    assert [str(each.message) for each in warned] == [
+        f"n_cells=500 gave {model.n_cells_} cells: a balanced cell has at least 32 of 2,000 rows "
+        f"(their weights, if they have any); set balance=False for smaller cells"
+    ]
+    assert warned[0].filename == __file__
+
+
+def test_without_balance_there_are_as_many_cells_as_asked_for():
+    assert regressor(n_cells=500, balance=False).fit(MANY, MANY[:, 0]).n_cells_ == 500
+
+
+def test_copies_of_rows_that_make_fewer_cells_are_named_as_the_reason():
+    X = np.repeat([[0.0], [1.0], [2.0]], 100, axis=0)
+    with pytest.warns(UserWarning, match=r"n_cells=9 gave . cells?: .* that no row is nearest to"):
+        regressor(n_cells=9, balance=False).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("n_cells", ["auto", 20])
+def test_as_many_cells_as_asked_for_come_without_a_warning(n_cells):
+    assert regressor(n_cells=n_cells).fit(MANY, MANY[:, 0]).n_cells_ <= 30

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from ondisk import rows, write
-from parkrr import ParKClassifier, ParKRegressor, scan_parquet
+from parkrr import Gaussian, Laplacian, Matern, ParKClassifier, ParKRegressor, scan_parquet
 from plain import PLAIN
 
 CASES = [(1e12, 0.0), (1e30, 0.0), (-1e300, 0.0), (0.0, 1e13)]
@@ -31,7 +31,7 @@ def change(model, n, case):
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize(
     ("kernel", "precision", "n_centers"),
-    [("gaussian", "float64", 2000), ("matern", "float32", 300), ("laplacian", "float32", 2000)],
+    [(Gaussian(), "float64", 2000), (Matern(), "float32", 300), (Laplacian(), "float32", 2000)],
 )
 def test_a_standardised_feature_stays(kernel, precision, n_centers, case):
     more = {"kernel": kernel, "precision": precision, "n_cells": 3, "n_centers": n_centers}
@@ -46,7 +46,7 @@ def test_it_stays_among_few_rows(case):
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_it_stays_when_all_is_chosen(case):
-    model = ParKRegressor(metric="standard", kernel="gaussian", random_state=0)
+    model = ParKRegressor(metric="standard", kernel=Gaussian(), random_state=0)
     assert change(model, 1000, case) > -0.02
 
 

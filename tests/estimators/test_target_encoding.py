@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parkrr import ParKClassifier, ParKRegressor, scan_parquet
+from parkrr import Gaussian, ParKClassifier, ParKRegressor, scan_parquet
 from parkrr.errors import ParameterError
 
 SETTINGS = {
-    "kernel": "gaussian",
+    "kernel": Gaussian(),
     "metric": "standard",
     "penalty": "auto",
     "blend": 1,

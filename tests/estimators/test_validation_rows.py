@@ -20,7 +20,7 @@ PLAIN = {
     "random_state": 0,
     "progress": False,
 }
-CHOOSING = PLAIN | {"kernel": "gaussian", "metric": "standard", "penalty": "auto"}
+CHOOSING = PLAIN | {"kernel": Gaussian(), "metric": "standard", "penalty": "auto"}
 
 
 def patients(n_groups=60, rows=10, seed=0):

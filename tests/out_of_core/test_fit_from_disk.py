@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ondisk import frame, on_disk, rows, write
-from parkrr import ParKClassifier, scan_parquet
+from parkrr import Gaussian, ParKClassifier, scan_parquet
 from parkrr.data import EncodedTable, Target
 from parkrr.errors import (
     CheckpointError,
@@ -151,7 +151,7 @@ def test_labels_are_found_in_a_pass(tmp_path):
     folder = write(tmp_path / "rows", parity=np.tile([0.0, 1.0], 6000), label=labels)
     table = scan_parquet(folder, target="label", features=["parity"])
     model = ParKClassifier(
-        kernel="gaussian",
+        kernel=Gaussian(),
         penalty=1e-6,
         blend=1,
         coarse=0,

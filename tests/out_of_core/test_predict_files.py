@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ondisk import frame, on_disk, predict_in_parts, rows, write
-from parkrr import ParKClassifier, scan_parquet
+from parkrr import Gaussian, ParKClassifier, scan_parquet
 from parkrr.data.storage import open_folder
 from parkrr.errors import CheckpointError, ParameterError
 from parkrr.partition import Blend
@@ -101,7 +101,7 @@ def test_labels_are_predicted_as_labels(tmp_path):
     folder = write(tmp_path / "rows", label=np.where(rows(12_000)[1] > 0, "up", "down"))
     table = scan_parquet(folder, target="label", features=["a", "b", "c"])
     model = ParKClassifier(
-        kernel="gaussian",
+        kernel=Gaussian(),
         metric="standard",
         penalty=1e-6,
         n_cells=4,

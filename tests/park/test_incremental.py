@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ondisk import on_disk, rows, write
-from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr import Matern, ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.data import Block
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian
@@ -85,7 +85,7 @@ def test_what_is_forgotten_was_never_there():
         {"blend": Blend(2, 0.5)},
         {"coarse": Coarse(50, Gaussian(3.0))},
         {"metric": "standard"},
-        {"kernel": "matern"},
+        {"kernel": Matern()},
     ],
     ids=str,
 )

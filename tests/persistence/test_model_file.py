@@ -16,7 +16,15 @@ from safetensors.torch import save_file
 import modelreader
 from fuzz import as_rows, taken_apart
 from ondisk import frame, on_disk, write
-from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr import (
+    Laplacian,
+    Linear,
+    ParKClassifier,
+    ParKRegressor,
+    Polynomial,
+    load,
+    scan_parquet,
+)
 from parkrr.errors import ModelFileError
 from parkrr.kernels import Gaussian, Matern, Radial
 from parkrr.kernels.feature_map import FeatureMap
@@ -37,7 +45,7 @@ SETTINGS = [
     pytest.param({"n_cells": 6, "blend": Blend(2, 0.5)}, id="blend"),
     pytest.param({"coarse": Coarse(50, Gaussian(3.0)), "n_cells": 3}, id="coarse"),
     pytest.param({"kernel": Matern(2.0, nu=2.5), "metric": "standard"}, id="matern"),
-    pytest.param({"kernel": "polynomial", "penalty": 1e-2}, id="polynomial"),
+    pytest.param({"kernel": Polynomial(), "penalty": 1e-2}, id="polynomial"),
     pytest.param({"precision": "float32", "penalty": 1e-12, "n_cells": 2}, id="wide cells"),
     pytest.param({"precision": "float32", "penalty": 1e-2, "n_cells": 2}, id="narrow cells"),
     pytest.param({"metric": FeatureMap(torch.ones(3), torch.ones(3))}, id="float32 map"),
@@ -83,7 +91,7 @@ def test_a_loaded_model_travels_to_a_process_in_about_the_size_of_its_file(tmp_p
 def test_labels_and_columns_come_back(tmp_path):
     X = pd.DataFrame({"word": ["a", "b"] * 100, "x": np.arange(200.0)})
     labels = np.where(np.arange(200) < 100, "low", "high")
-    model = ParKClassifier(kernel="gaussian", metric="standard", penalty=1e-6, random_state=0)
+    model = ParKClassifier(kernel=Gaussian(), metric="standard", penalty=1e-6, random_state=0)
     model.fit(X, labels).save(tmp_path / "m.park")
     again = load(tmp_path / "m.park")
     assert again.predict(X).tolist() == model.predict(X).tolist()
@@ -226,10 +234,10 @@ def test_a_classifier_can_be_read_with_numpy_alone_as_documented():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"kernel": "laplacian"},
+        {"kernel": Laplacian()},
         {"kernel": Matern(2.0, nu=2.5), "n_cells": 6, "blend": Blend(2, 0.5)},
-        {"kernel": "polynomial", "penalty": 1e-2, "n_cells": 3, "blend": Blend(2, 2.0)},
-        {"kernel": "linear", "n_cells": 2},
+        {"kernel": Polynomial(), "penalty": 1e-2, "n_cells": 3, "blend": Blend(2, 2.0)},
+        {"kernel": Linear(), "n_cells": 2},
     ],
     ids=lambda settings: str(settings["kernel"]),
 )

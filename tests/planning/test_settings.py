@@ -6,7 +6,7 @@ import torch
 
 from parkrr.data.rows import ArraySource
 from parkrr.errors import ParameterError
-from parkrr.kernels import FeatureMap, Gaussian
+from parkrr.kernels import FeatureMap, Gaussian, Laplacian, Linear, Polynomial, as_kernel
 from parkrr.park import Coarse
 from parkrr.partition import Blend
 from parkrr.planning import settings as planning
@@ -55,8 +55,12 @@ LEARNING = [
     ("auto", "auto", 299, 3, False),
     ("auto", "auto", 1000, 101, False),
     ("auto", "learned", 50, 3, True),
-    ("gaussian", "auto", 1000, 3, False),
-    ("gaussian", "learned", 1000, 3, True),
+    ("gaussian", "auto", 1000, 3, True),
+    ("gaussian", "auto", 299, 3, False),
+    ("gaussian", "standard", 1000, 3, False),
+    ("linear", "auto", 1000, 3, False),
+    (Gaussian(2.0), "auto", 1000, 3, False),
+    (Gaussian(2.0), "learned", 1000, 3, True),
     ("auto", "standard", 1000, 3, False),
 ]
 
@@ -66,8 +70,24 @@ def test_a_metric_is_learned_from_enough_rows(kernel, metric, n, d, learns):
     assert open_choices(params(kernel=kernel, metric=metric), n, d).learn_metric is learns
 
 
-def test_a_named_kernel_has_the_units_of_the_features():
-    assert open_choices(params(metric="auto"), 1000, 3).metric == "euclidean"
+@pytest.mark.parametrize("name", ["gaussian", "laplacian", "matern"])
+@pytest.mark.parametrize("metric", ["auto", "standard", "euclidean", "learned", FeatureMap()])
+def test_a_kernel_by_name_has_a_lengthscale_to_choose(name, metric):
+    choices = open_choices(params(kernel=name, metric=metric), 1000, 3)
+    assert (choices.families, choices.lengthscale) == ((as_kernel(name),), True)
+    assert choices.metric is metric
+
+
+@pytest.mark.parametrize("name", ["linear", "polynomial"])
+def test_a_kernel_of_the_inner_product_by_name_has_standard_units(name):
+    choices = open_choices(params(kernel=name, metric="auto"), 1000, 3)
+    assert (choices.metric, choices.lengthscale) == ("standard", False)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(), Laplacian(2.0), Polynomial(2), Linear()])
+def test_an_instance_of_a_kernel_has_the_units_of_the_features(kernel):
+    choices = open_choices(params(kernel=kernel, metric="auto"), 1000, 3)
+    assert (choices.metric, choices.lengthscale) == ("euclidean", False)
 
 
 def test_a_feature_map_stays():

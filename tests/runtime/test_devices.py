@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ondisk import frame, on_disk, write
-from parkrr import ParKClassifier, load, scan_parquet
+from parkrr import Matern, ParKClassifier, Polynomial, load, scan_parquet
 from parkrr.out_of_core.fit import own_device
 from parkrr.partition import Blend
 from plain import plain
@@ -26,8 +26,8 @@ SETTINGS = {
     "standard": {"metric": "standard"},
     "blended": {"blend": Blend(3, 0.5), "coarse": 50},
     "float32": {"precision": "float32"},
-    "matern": {"kernel": "matern"},
-    "polynomial": {"kernel": "polynomial"},
+    "matern": {"kernel": Matern()},
+    "polynomial": {"kernel": Polynomial()},
 }
 QUESTIONS = {
     "one row": lambda model: model.predict(X[:1]),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ondisk import on_disk, write
-from parkrr import LocalEngine, ParKRegressor, load, scan_parquet
+from parkrr import Gaussian, LocalEngine, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
 from parkrr.runtime import as_engine, map_on_threads, progress, run_tasks, torch_threads
 
@@ -36,7 +36,7 @@ class OneByOne:
 
 def test_a_fit_runs_on_an_engine_of_ones_own():
     X = np.random.default_rng(0).normal(size=(400, 2))
-    settings = {"kernel": "gaussian", "penalty": 1e-3, "n_cells": 4, "n_centers": 80}
+    settings = {"kernel": Gaussian(), "penalty": 1e-3, "n_cells": 4, "n_centers": 80}
     settings |= {"metric": "euclidean", "blend": 1, "coarse": 0, "random_state": 0}
     engine = OneByOne()
     own = ParKRegressor(**settings, engine=engine, progress=False).fit(X, X[:, 0])
@@ -57,7 +57,7 @@ def test_a_saved_model_has_no_engine_of_ones_own(tmp_path):
     X = np.random.default_rng(0).normal(size=(400, 2))
     engine = OneByOne()
     engine.remote = True
-    settings = {"kernel": "gaussian", "penalty": 1e-3, "metric": "euclidean", "engine": engine}
+    settings = {"kernel": Gaussian(), "penalty": 1e-3, "metric": "euclidean", "engine": engine}
     ParKRegressor(**settings, blend=1, coarse=0).fit(X, X[:, 0]).save(tmp_path / "m.park")
     assert load(tmp_path / "m.park").engine == "local"
 

@@ -7,7 +7,7 @@ import torch
 import reference
 from ondisk import frame, on_disk, write
 from ondisk import rows as made
-from parkrr import scan_parquet
+from parkrr import Laplacian, scan_parquet
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
 from parkrr.park import fit_park
@@ -98,7 +98,7 @@ def test_left_out_rows_are_rows_of_the_fit_with_their_targets():
 
 def test_predictions_of_left_out_rows_are_worse_than_of_rows_seen():
     X, y = rows(2000)
-    left_out, model = left_out_of(plain("laplacian", n_cells=5, random_state=0), X, y)
+    left_out, model = left_out_of(plain(Laplacian(), n_cells=5, random_state=0), X, y)
     seen = model.apply_in_chunks(model.evaluate, left_out.X, 1)
     unseen = left_out.predictions(model, 1)
     assert (left_out.Y - unseen).square().mean() > 2 * (left_out.Y - seen).square().mean()

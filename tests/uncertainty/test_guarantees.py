@@ -172,7 +172,7 @@ def test_targets_of_rows_set_aside_do_not_become_codes():
         {"level": rng.integers(0, 300, 900).astype(str), "x": rng.normal(size=900)}
     )
     y = rng.normal(size=900)
-    given = {"kernel": "gaussian", "penalty": "auto", "metric": "standard", "n_cells": 1}
+    given = {"kernel": Gaussian(), "penalty": "auto", "metric": "standard", "n_cells": 1}
     model = settled("split", **given).fit(frame[:800], y[:800])
     assert coverage(model, frame[800:], y[800:]) == pytest.approx(0.9, abs=0.06)
 

@@ -249,7 +249,7 @@ def test_predictions_of_files_are_those_of_frames(tmp_path, solver):
 
 def test_novelty_is_a_number_where_all_centres_are_zero():
     X = np.zeros((40, 2))
-    model = settled(kernel="linear", n_cells=1).fit(X, np.ones(40))
+    model = settled(kernel=Linear(), n_cells=1).fit(X, np.ones(40))
     np.testing.assert_array_equal(model.novelty([[0.0, 0.0], [1.0, 1.0]]), [0, 1])
 
 
@@ -281,7 +281,7 @@ def repeated(n, seed):
 def test_copies_of_rows_do_not_shorten_intervals():
     X, y = repeated(200, 0)
     new_X, new_y = repeated(1000, 1)
-    model = settled(kernel="gaussian", metric="standard", penalty="auto", n_cells=1).fit(X, y)
+    model = settled(kernel=Gaussian(), metric="standard", penalty="auto", n_cells=1).fit(X, y)
     assert coverage(model, new_X, new_y, 0.9).mean() > 0.85
 
 

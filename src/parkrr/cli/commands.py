@@ -29,7 +29,6 @@ from parkrr.data import (
 from parkrr.errors import ModelFileError, ParameterError, StorageError
 from parkrr.estimators import ParKClassifier, ParKRegressor, load
 from parkrr.inspection import cell_table
-from parkrr.kernels import Radial, as_kernel
 from parkrr.report import summarize
 from parkrr.runtime import describe_count
 
@@ -187,11 +186,6 @@ def prepare_fit(
     params: Any = {name: given[name] for name in names if given.get(name) is not None}
     if "columns" in params:
         params["columns"] = parse_pairs("columns", params["columns"], "zip=category,note=ignore")
-    # A kernel by name has no lengthscale yet: unless a metric is given, one is learned, and the
-    # lengthscale with it.
-    if params.get("kernel", "auto") != "auto" and "metric" not in params:
-        radial = isinstance(as_kernel(params["kernel"]), Radial)
-        params["metric"] = "learned" if radial else "standard"
     if classify and params.pop("guarantee", "none") != "none":
         raise ParameterError("guarantee must not be given for labels, which have no intervals")
     if classify and "extrapolation" in params:

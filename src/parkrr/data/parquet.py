@@ -24,10 +24,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from parkrr.data.filters import make_filter, needs_only
 from parkrr.data.rows import cut_evenly
 from parkrr.data.schemas import unify_schemas
 from parkrr.data.storage import is_url
-from parkrr.errors import ParameterError, SourceError
+from parkrr.errors import ParameterError, SourceError, suggest
 
 BLOCK_BYTES = 2**25  # of one block's features in float64: 466,000 rows of 9
 SLICES = 64  # tasks that read a whole table
@@ -180,7 +181,7 @@ class Draw:
 def scan_parquet(
     path: Any,
     target: str | Sequence[str] | None = None,
-    features: Sequence[str] | None = None,
+    features: str | Sequence[str] | None = None,
     weight: str | None = None,
     filter: Any = None,
     filesystem: Any = None,
@@ -202,12 +203,15 @@ def scan_parquet(
     target : str or list of str, default=None
         Column to predict, or several of them. Rows without a target are skipped. None for rows
         to predict.
-    features : list of str, default=None
+    features : str or list of str, default=None
         Columns to predict from; None takes all others, except an index that pandas wrote.
     weight : str, default=None
         Column of row weights.
-    filter : pyarrow.dataset.Expression, default=None
-        Rows where it is not true are skipped.
+    filter : str, pyarrow.dataset.Expression or list, default=None
+        Rows where it is not true are skipped. Text may have comparisons, ``and``, ``or``, ``not``,
+        brackets, ``in`` and ``is null``, such as ``"year > 2023 and city in ('Oslo', 'Rome')"``;
+        names with spaces stand in backticks, dates in quotes. A list of conditions such as
+        ``[("year", ">", 2023)]`` is read as by pyarrow.
     filesystem : pyarrow.fs.FileSystem, default=None
         For stores that need more than a URL.
     groups, time : str, default=None
@@ -236,6 +240,8 @@ def scan_parquet(
     >>> pq.write_table(pa.table({"x": [1.0, 2.0], "y": [3.0, 4.0]}), f"{folder}/a.parquet")
     >>> scan_parquet(folder, target="y").n_rows
     2
+    >>> scan_parquet(folder, target="y", filter="x > 1").n_rows
+    1
     """
     try:
         filesystem, paths = list_paths(path, filesystem)
@@ -249,24 +255,30 @@ def scan_parquet(
         raise SourceError(str(path), "there is no such file or folder") from error
     except (OSError, pa.ArrowException) as error:
         raise SourceError(str(path), str(error)) from error
-    dataset, promotions, conflicts = unify_files(dataset, filter)
+    # Files that the filter excludes need not be read: it is made of the columns of the first file,
+    # if these suffice, and again of those of all files, whose types may differ.
+    known = needs_only(filter, dataset.schema.names)
+    early = make_filter(filter, dataset.schema) if known else None
+    dataset, promotions, conflicts = unify_files(dataset, early)
+    filter = make_filter(filter, dataset.schema)
     names = [*dataset.schema.names, *conflicts]
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     weights = () if weight is None else (weight,)
     own = {*targets, *weights}
     left = {*own, groups, time}
     others = [name for name in names if name not in left and not name.startswith(PANDAS_INDEX)]
-    chosen = tuple(features or others)
+    chosen = (features,) if isinstance(features, str) else tuple(features or others)
     for name in (groups, time):
         if name is not None and (name not in names or name in own):
             raise ParameterError(
                 f"groups and time must be columns beside target and weight, but {name!r} is not "
-                f"one of {[each for each in names if each not in own]}"
+                f"one of {[each for each in names if each not in own]}{suggest(name, names)}"
             )
     for name, count in Counter([*targets, *chosen, *weights]).items():
         if name not in names:
             raise ParameterError(
                 f"target, features and weight must be columns, but {name!r} is not one of {names}"
+                f"{suggest(name, names)}"
             )
         if name in conflicts:
             raise SourceError(

@@ -38,7 +38,7 @@ def read_numbers(y: Any, name: str = "y") -> NDArray[Any]:
                 f"{name} must be numbers, but row {row} is {value!r}; for labels use "
                 f"ParKClassifier, and convert numbers that are written as text"
             ) from None
-    if array.dtype.kind == "c":  # as scikit-learn says it
+    if array.dtype.kind == "c":  # the text that scikit-learn has
         raise ParameterError(f"{name} must be real numbers: Complex data not supported")
     if array.dtype.kind not in "fiub":
         raise ParameterError(

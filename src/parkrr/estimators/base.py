@@ -63,6 +63,7 @@ from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
 from parkrr.out_of_core import FilePredictor, fit_from_disk, write_predictions
 from parkrr.park import (
+    LIGHTEST_CELL,
     CellReport,
     CellStatistics,
     Coarse,
@@ -101,6 +102,7 @@ from parkrr.runtime import (
     Engine,
     as_engine,
     check_device,
+    describe_count,
     move_to_device,
     process_bytes,
     torch_threads,
@@ -120,6 +122,7 @@ Estimator = TypeVar("Estimator", bound="ParKEstimator")
 PLAN_ROWS = 20_000  # that a plan reads of an array
 SMALL_STATISTICS = 2**20  # bytes that keep_statistics="auto" keeps: 360 centres in one cell
 STATISTICS_ROWS = 2**16  # added to the statistics at a time
+FEWER_CELLS = 0.75  # of those asked for, below which a fit warns: balanced cells are about as many
 SMALL_RECORD = 2**16  # rows that keep_statistics="auto" remembers one by one: 1.6 MB
 
 
@@ -764,6 +767,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         if outcome.named:
             warn_unused(columns)
         warn_unconverged(self.report_, self.max_iter, self.tol)
+        if not isinstance(self.n_cells, str):
+            warn_fewer_cells(self.report_, settings.n_cells, settings.balance)
 
     def _update(
         self, X: Any, y: Any, sample_weight: Any, *, forget: bool = False, decay: float = 1.0
@@ -1044,3 +1049,24 @@ def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> Non
             ConvergenceWarning,
             stacklevel=6,  # the caller of fit
         )
+
+
+def warn_fewer_cells(report: list[CellReport], wanted: int, balance: bool) -> None:
+    """Warn once if there are far fewer cells than were asked for, with the reason."""
+    weight = sum(cell.weight for cell in report)
+    if len(report) >= FEWER_CELLS * wanted:
+        return
+    if balance and wanted * LIGHTEST_CELL > weight:
+        why = (
+            f"a balanced cell has at least {LIGHTEST_CELL} of {weight:,.0f} rows (their weights, "
+            f"if they have any); set balance=False for smaller cells"
+        )
+    elif balance:
+        why = (
+            "cells with few rows were merged with their neighbours; set balance=False to keep them"
+        )
+    else:
+        why = "the others are centroids that no row is nearest to, such as copies"
+    warnings.warn(
+        f"n_cells={wanted} gave {describe_count(len(report), 'cell')}: {why}", stacklevel=6
+    )

@@ -41,8 +41,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     ----------
     kernel : Kernel or str, default="auto"
         Similarity of two rows. "auto" chooses between Gaussian, Matern and Laplacian and
-        sets the lengthscale. Pass a kernel such as ``Gaussian(2.0)`` if you know it, or a
-        name ("gaussian", "laplacian", "matern", "polynomial", "linear") for its defaults.
+        sets the lengthscale. A name ("gaussian", "laplacian", "matern", "polynomial",
+        "linear") is a family of which lengthscale and metric are still chosen. A kernel such
+        as ``Gaussian(2.0)`` is taken as it is.
     penalty : float or "auto", default="auto"
         The paper's lambda, > 0. A larger penalty gives a smoother model. Cell q, which
         has the share rho_q of the rows, is fitted with lambda / rho_q.

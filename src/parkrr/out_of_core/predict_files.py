@@ -19,7 +19,7 @@ from parkrr.data import (
     rows_per_block,
     write_parquet,
 )
-from parkrr.errors import ParameterError
+from parkrr.errors import ParameterError, suggest
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.runtime import Engine, run_tasks
 from parkrr.uncertainty import Predictor
@@ -187,7 +187,7 @@ def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
         if name not in table.schema.names:
             raise ParameterError(
                 f"source must have the columns of fit and of keys, but {name!r} is not one of "
-                f"{table.schema.names}"
+                f"{table.schema.names}{suggest(name, table.schema.names)}"
             )
     written = {*predictor.outputs, *(ENDS if "interval" in predictor.outputs else ())}
     for name in sorted(written & set(predictor.keys)):

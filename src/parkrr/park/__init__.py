@@ -3,6 +3,7 @@
 from parkrr.park.algorithm import (
     COARSE_ROWS,
     LEFT_OUT_VALUES,
+    LIGHTEST_CELL,
     METRIC_ROWS,
     Coarse,
     FitResult,

@@ -71,14 +71,21 @@ def is_auto(value: Any) -> bool:
 
 
 def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
-    """What these parameters leave open for n rows of d features."""
+    """What these parameters leave open for n rows of d features.
+
+    A kernel by name is a family: its lengthscale and the metric are open as with "auto". An
+    instance is fixed as it is, and its lengthscale has a unit: that of the features.
+    """
     kernel, metric = params["kernel"], params["metric"]
     families = FAMILIES if is_auto(kernel) else (as_kernel(kernel),)
+    named, radial = isinstance(kernel, str), isinstance(families[0], Radial)
     if not isinstance(metric, FeatureMap):
         metric = check_one_of("metric", metric, METRICS)
-    if metric == "auto" and not is_auto(kernel):
-        metric = "euclidean"  # a lengthscale has a unit
-    if metric == "learned" and not isinstance(families[0], Radial):
+    if metric == "auto" and not named:
+        metric = "euclidean"
+    elif metric == "auto" and not radial:
+        metric = "standard"  # no metric is learned for kernels of the inner product
+    if metric == "learned" and not radial:
         raise ParameterError(
             f"metric='learned' needs a radial kernel, got kernel={kernel!r}; use 'standard', or "
             f"one of gaussian, laplacian, matern"
@@ -86,7 +93,7 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
     enough_rows = n >= max(FEW_ROWS, 10 * d)
     return OpenChoices(
         families=families,
-        lengthscale=is_auto(kernel) or metric == "learned",
+        lengthscale=radial and (named or metric == "learned"),
         penalty=is_auto(params["penalty"]),
         metric=metric,
         learn_metric=metric == "learned" or (metric == "auto" and enough_rows),
