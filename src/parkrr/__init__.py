@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parkrr.data import scan_parquet
+    from parkrr.data import scan_csv, scan_parquet
     from parkrr.estimators import ParKClassifier, ParKRegressor, load
     from parkrr.kernels import (
         FeatureMap,
@@ -34,6 +34,7 @@ __all__ = [
     "RayEngine",
     "__version__",
     "load",
+    "scan_csv",
     "scan_parquet",
 ]
 __version__ = "0.1.0.dev0"
@@ -53,6 +54,7 @@ PUBLIC = {
     "Polynomial": "kernels",
     "RayEngine": "runtime.ray_engine",
     "load": "estimators",
+    "scan_csv": "data",
     "scan_parquet": "data",
 }
 MODULES = ("errors", "inspection", "kernels", "plots", "theory")

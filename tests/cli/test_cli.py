@@ -175,6 +175,152 @@ def test_a_model_of_an_array_predicts_named_columns(data, tmp_path):
     np.testing.assert_allclose(pq.read_table(out)["prediction"].to_numpy(), model.predict(X))
 
 
+# What is replaced, refused and kept.
+
+
+@pytest.mark.parametrize("name", ["answers.xlsx", "answers.json", "answers.v2", "answers.txt"])
+def test_predictions_of_another_ending_are_refused_with_those_that_work(
+    folder, data, tmp_path, name
+):
+    code, error = error_of("predict", folder / "y.park", data, "-o", tmp_path / name)
+    assert code == exits.USAGE
+    assert error["message"] == (
+        "output must end in .parquet, .arrow, .feather, .ipc, .csv, .tsv (.csv and .tsv also with "
+        f".gz, .bz2 or .zst), or in / for a folder of Parquet files, got {str(tmp_path / name)!r}"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_have_a_dot_if_its_name_ends_so(folder, data, tmp_path):
+    out = f"{tmp_path / 'answers.v2'}/"
+    assert run("predict", folder / "y.park", data, "-o", out, "-q").exit_code == 0
+    assert run("predict", folder / "y.park", data, "-o", out[:-1], "-q").exit_code == 0  # resumes
+    assert len(pq.read_table(out)) == N
+
+
+@pytest.mark.parametrize(
+    "args", [("fit", "--target", "y", "--no-report"), ("fit", "--target", "y"), ("predict",)]
+)
+def test_a_file_that_exists_is_replaced_only_by_force(folder, data, tmp_path, args):
+    command, *more = args
+    source = (folder / "y.park", data) if command == "predict" else (data, *QUICK, *NUMBERS)
+    for name in ("out.csv", "out.html"):
+        (tmp_path / name).write_text("precious")
+    call = (command, *source, *more, "-q", "-o", tmp_path / "out.csv")
+    code, error = error_of(*call)
+    assert code == exits.STORAGE
+    assert error["message"].endswith("it exists; use --force to replace it, or another name")
+    assert (tmp_path / "out.csv").read_text() == "precious"
+    done = run(*call, "--force")
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "out.csv").read_bytes() != b"precious"
+
+
+def test_a_report_that_exists_is_replaced_only_by_force(data, tmp_path):
+    (tmp_path / "m.html").write_text("precious")
+    code, error = error_of("fit", data, "--target", "y", "-o", tmp_path / "m.park")
+    assert (code, "m.html' cannot be written: it exists" in error["message"]) == (
+        exits.STORAGE,
+        True,
+    )
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_columns_of_the_input_are_kept_beside_predictions(folder, data, tmp_path, name):
+    out = tmp_path / name
+    done = run("predict", folder / "y.park", data, "-o", out, "--keep-columns", "-q")
+    assert done.exit_code == 0, done.stderr
+    table = READERS[out.suffix](out)
+    assert table.schema.names == [*rows().schema.names, "prediction"]
+    assert table["label"].to_pylist() == rows()["label"].to_pylist()
+
+
+@pytest.mark.parametrize("packed", ["gz", "bz2", "zst"])
+def test_predictions_are_compressed_by_the_end_of_their_name(folder, data, tmp_path, packed):
+    out = tmp_path / f"out.csv.{packed}"
+    assert run("predict", folder / "y.park", data, "-o", out, "-q").exit_code == 0
+    assert len(pv.read_csv(pa.input_stream(str(out), compression="detect"))) == N
+
+
+# Scores.
+
+
+def test_scores_of_files_are_shown_and_in_json(folder, data):
+    args = ("score", folder / "y.park", data, "--target", "y", "-q")
+    done = run(*args)
+    assert done.exit_code == 0, done.stderr
+    for part in ("1,500 rows", "root mean squared error  0.", "R2", "share in 0.9 interval"):
+        assert part in done.stdout
+    found = json.loads(run(*args, "--json").stdout)
+    table = rows()
+    wanted = load(folder / "y.park").score(table.select(["a", "b", "c", "city"]), table["y"])
+    assert found["r2"] == pytest.approx(wanted)
+    assert found["rows"] == N
+
+
+def test_labels_of_csv_files_are_scored(folder, tmp_path):
+    new = write(rows().drop_columns(["y"]), tmp_path / "new.csv")
+    done = run("score", folder / "label.park", new, "--target", "label", "--json", "-q")
+    found = json.loads(done.stdout)
+    assert found["error"] < 0.1
+    assert found["auc"] > 0.95
+
+
+# What was meant.
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (("scor", "m", "d"), "Did you mean 'score'?"),
+        (("fit", "d", "--targt", "y", "-o", "m"), "--target"),
+        (("plan", "DATA", "--target", "lable"), "did you mean 'label'?"),
+        (("plan", "DATA", "--target", "y", "--features", "cty"), "did you mean 'city'?"),
+        (("plan", "DATA", "--target", "y", "--kernel", "gausian"), "did you mean 'gaussian'?"),
+        (("plan", "DATA", "--target", "y", "--filter", "cty == '007'"), "did you mean 'city'?"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_one_that_was_meant(data, args, meant):
+    done = run(*(data if word == "DATA" else word for word in args))
+    assert done.exit_code == exits.USAGE
+    assert meant in said(done)
+
+
+# CSV files as people have them.
+
+
+def test_options_set_how_csv_is_read(tmp_path):
+    lines = [f"{k}!{k % 7}.{k % 10}!%x{k % 3}!y%" for k in range(400)]
+    (tmp_path / "r.csv").write_text("a!y!c\n~ a note ! ! !\n" + "\n".join(lines), encoding="utf-16")
+    args = ("--delimiter", "!", "--quote", "%", "--comment", "~", "--encoding", "utf-16")
+    more = ("--types", "a=float64", "--decimal", ".", "--filter", "a < 350", "--features", "a,c")
+    done = fitted(tmp_path / "r.csv", tmp_path / "m.park", *args, *more, "--json", "-q")
+    found = json.loads(done.stdout)
+    assert found["rows"] == 350, found
+    assert [one["name"] for one in found["features"]] == ["a", "c"]
+
+
+def test_a_german_file_needs_no_option(tmp_path):
+    table = rows(300)
+    columns = (table[name].to_pylist() for name in "aby")
+    lines = [f"{a:.4f};{b:.4f};{y:.4f}" for a, b, y in zip(*columns, strict=True)]
+    text = "# Messwerte\nlänge;größe;ergebnis\n" + "\n".join(lines).replace(".", ",")
+    (tmp_path / "werte.csv").write_bytes(text.encode("latin-1"))
+    args = ("fit", tmp_path / "werte.csv", "-t", "ergebnis", "-o", tmp_path / "m.park", *QUICK)
+    done = run(*args, "--json", "-q", "--no-report")
+    found = json.loads(done.stdout)
+    assert [one["name"] for one in found["features"]] == ["länge", "größe"]
+    assert [one["kind"] for one in found["features"]] == ["number", "number"]
+
+
+@pytest.mark.parametrize("option", ["--delimiter", "--encoding", "--types"])
+def test_options_of_csv_are_refused_for_other_files(data, option):
+    value = {"--delimiter": ";", "--encoding": "latin-1", "--types": "a=string"}[option]
+    code, error = error_of("plan", data, "--target", "y", option, value)
+    assert code == exits.USAGE
+    assert f"{option[2:]} must be given for CSV files only" in error["message"]
+
+
 # What is said.
 
 
@@ -251,7 +397,7 @@ def test_without_matplotlib_a_fit_has_no_report_and_shows_so(data, tmp_path, mon
     done = run(*args)
     assert done.exit_code == 0
     assert "no report: a report needs matplotlib" in done.stderr
-    refused = run(*args, "--report", tmp_path / "r.html")
+    refused = run(*args, "--force", "--report", tmp_path / "r.html")
     assert refused.exit_code == exits.MISSING
     assert "a report needs matplotlib" in refused.stderr
 
@@ -310,7 +456,6 @@ def test_a_file_of_something_else_is_data_that_cannot_be_read(tmp_path, name):
         ("", "Empty CSV file"),
         ("a,y\n", "there are no rows"),
         ("a,a\n1,2\n", "it has column 'a' more than once"),
-        ("a;y\n1;2\n", "separated by semicolons"),
         ("a,y\n1,2\n1\n", "Expected 2 columns, got 1"),
     ],
 )
@@ -382,7 +527,7 @@ def test_what_is_no_model_is_a_model_that_cannot_be_read(folder, data, tmp_path,
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     args = (*NUMBERS, "--checkpoint", tmp_path / "c")
     assert fitted(data, tmp_path / "m.park", *args).exit_code == 0
-    args = ("-o", tmp_path / "m.park", "--no-report", *QUICK, *args, "--random-state", "5")
+    args = ("-o", tmp_path / "n.park", "--no-report", *QUICK, *args, "--random-state", "5")
     code, error = error_of("fit", data, "--target", "y", *args)
     assert (code, error["kind"]) == (exits.CHECKPOINT, "CheckpointError")
     assert "random_state was '0' and is '5'" in error["message"]
@@ -393,10 +538,10 @@ def test_a_checkpoint_keeps_converted_rows_while_their_source_is_the_same(tmp_pa
     args = (*NUMBERS, "--checkpoint", tmp_path / "c")
     assert fitted(data, tmp_path / "m.park", *args).exit_code == 0
     before = (tmp_path / "c" / "rows.parquet").stat().st_mtime_ns
-    assert fitted(data, tmp_path / "m.park", *args).exit_code == 0
+    assert fitted(data, tmp_path / "m.park", *args, "--force").exit_code == 0
     assert (tmp_path / "c" / "rows.parquet").stat().st_mtime_ns == before
     os.utime(data, ns=(1, 1))
-    changed = fitted(data, tmp_path / "m.park", *args)
+    changed = fitted(data, tmp_path / "m.park", *args, "--force")
     assert changed.exit_code == exits.CHECKPOINT
     assert "r.csv was" in changed.stderr
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parkrr.data.csv import (
+    Dialect,
     convert_to_parquet,
     file_versions,
     find_files,
@@ -69,10 +70,13 @@ def test_types_that_make_no_sense_are_refused(tmp_path, types, message):
 
 def test_text_that_is_not_utf8_is_refused_with_its_column(tmp_path):
     (tmp_path / "r.csv").write_bytes(b"y,a\n1,\xff\n")
-    with pytest.raises(SourceError, match=r"column 'a': .*; text must be UTF-8"):
-        convert_to_parquet(
-            str(tmp_path / "r.csv"), {"a": "string"}, tmp_path / "rows.parquet", False
-        )
+    path, out, dialect = (
+        str(tmp_path / "r.csv"),
+        tmp_path / "out.parquet",
+        Dialect(encoding="utf-8"),
+    )
+    with pytest.raises(SourceError, match=r"column 'a': .*; text must be UTF-8, or name its enc"):
+        convert_to_parquet(path, {"a": "string"}, out, False, dialect=dialect)
 
 
 def test_files_of_a_glob_must_have_the_same_columns(tmp_path):

@@ -321,9 +321,9 @@ def test_a_raised_ridge_is_reported():
     ("target", "reason"),
     [
         ([1e200], r"y must lie between -1e\+150 and 1e\+150"),
-        ([np.nan], "finite"),
-        ([1j], "y: numbers must be real"),
-        (["high"], "y: could not convert string to float"),
+        ([np.nan], "y must have a value in every row"),
+        ([1j], "y must be real numbers"),
+        (["high"], "y must be numbers, but row 0 is 'high'"),
         (0.0, "y must be 1 finite rows of 1 targets"),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""The command line: plan, fit, predict, inspect and their options.
+"""The command line: plan, fit, predict, score, inspect and their options.
 
 What they do is in `commands`, which imports torch: 3 s that help and completion do not wait for.
 """
@@ -29,8 +29,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Parquet (a file, a folder, a glob, a URL), CSV (.csv, .tsv, .gz) or Arrow "
-        "(.arrow, .feather, .ipc).",
+        help="Parquet (a file, a folder, a glob, a URL), CSV (.csv, .tsv, .txt, with .gz, .bz2 or "
+        ".zst) or Arrow (.arrow, .feather, .ipc).",
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file of 'parkrr fit'.")]
@@ -43,9 +43,33 @@ Groups = Annotated[
 Time = Annotated[
     str | None, option("Column of times, of which validation takes the last fifth.", "NAME")
 ]
-Types = Annotated[
-    str | None, option("Types of CSV columns, such as zip=string,price=float64.", "A=TYPE")
+Filter = Annotated[
+    str | None,
+    option("Rows to take, such as \"year > 2023 and city in ('Oslo', 'Rome')\".", "TEXT"),
 ]
+
+
+def csv_option(help: str, metavar: str) -> Any:
+    """An option for CSV files, which help shows apart."""
+    return option(help, metavar, rich_help_panel="CSV files")
+
+
+Types = Annotated[
+    str | None, csv_option("Types of columns, such as zip=string,price=float64.", "A=TYPE")
+]
+Delimiter = Annotated[
+    str | None,
+    csv_option("Between columns: a character, or tab; default: recognised.", "CHARACTER"),
+]
+Decimal = Annotated[str | None, csv_option("Decimal sign, . or ,; default: recognised.", "SIGN")]
+Encoding = Annotated[
+    str | None, csv_option("Such as utf-8, latin-1 or cp1252; default: recognised.", "NAME")
+]
+Quote = Annotated[str | None, csv_option("Around text; default: recognised.", "CHARACTER")]
+Comment = Annotated[
+    str | None, csv_option("At the start of lines to skip; default: recognised.", "CHARACTER")
+]
+Force = Annotated[bool, option("Replace output files that exist.", None, "--force", "-f")]
 Columns = Annotated[
     str | None,
     option(
@@ -185,7 +209,13 @@ def plan(
     target: Target,
     features: Features = None,
     weight: Weight = None,
+    filter: Filter = None,
     types: Types = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    quote: Quote = None,
+    comment: Comment = None,
     columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
@@ -224,7 +254,13 @@ def fit(
     weight: Weight = None,
     groups: Groups = None,
     time: Time = None,
+    filter: Filter = None,
     types: Types = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    quote: Quote = None,
+    comment: Comment = None,
     columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
@@ -243,6 +279,7 @@ def fit(
     random_state: Annotated[int, option("Seed of all random choices.", "N")] = 0,
     report: Report = None,
     no_report: Annotated[bool, option("Write no report.", None, "--no-report")] = False,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -263,14 +300,17 @@ def predict(
     output: Annotated[
         str,
         option(
-            "A file (.parquet, .csv, .arrow), or a folder or URL for Parquet files, from which "
-            "the same command resumes.",
+            "A file (.parquet, .csv, .tsv, .arrow), or a folder/ or URL for Parquet files, from "
+            "which the same command resumes.",
             "OUT",
             "--output",
             "-o",
         ),
     ],
     keys: Annotated[str | None, option("Columns to write beside predictions.", "A,B")] = None,
+    keep_columns: Annotated[
+        bool, option("Write all columns of DATA beside predictions.", None, "--keep-columns")
+    ] = False,
     outputs: Annotated[
         str,
         option(
@@ -280,7 +320,14 @@ def predict(
     ] = "prediction",
     coverage: Annotated[float, option("Share of targets inside intervals.", "SHARE")] = 0.9,
     features: Features = None,
+    filter: Filter = None,
     types: Types = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    quote: Quote = None,
+    comment: Comment = None,
+    force: Force = False,
     engine: Engine = "local",
     json: Json = False,
     quiet: Quiet = False,
@@ -294,12 +341,39 @@ def predict(
 
 
 @app.command()
+def score(
+    model: Model,
+    data: Data,
+    target: Target,
+    weight: Weight = None,
+    features: Features = None,
+    filter: Filter = None,
+    types: Types = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    quote: Quote = None,
+    comment: Comment = None,
+    engine: Engine = "local",
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show how well a model predicts rows of files whose target is known.
+
+    [bold]parkrr score minutes.park new.parquet --target minutes[/bold]
+    """
+    run("score", **locals())
+
+
+@app.command()
 def inspect(
     model: Model,
     with_cells: Annotated[
         bool, option("Show the largest and worst cells; in JSON all cells.", None, "--cells")
     ] = False,
     report: Report = None,
+    force: Force = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -7,6 +7,9 @@ import importlib.util
 import os
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -17,6 +20,7 @@ from parkrr.cli.inputs import as_parquet
 from parkrr.cli.terminal import say, show
 from parkrr.data import (
     Category,
+    Dialect,
     ParquetTable,
     family_of,
     is_csv,
@@ -40,8 +44,8 @@ NO_PLOTS = "a report needs matplotlib; pip install 'parkrr[plot]'"
 
 def plan(data: str, target: str, types: str | None, json: bool, quiet: bool, **given: Any) -> bool:
     """Show what a fit would take; returns whether it keeps its limits."""
-    kinds = parse_types(types)
-    with terminal.messages(quiet), as_parquet(data, kinds, None, not quiet) as path:
+    kinds, dialect = parse_types(types), read_dialect(given)
+    with terminal.messages(quiet), as_parquet(data, kinds, None, not quiet, dialect) as path:
         table, model = prepare_fit(path, target, quiet, given)
         planned = model.plan(table)
     if json:
@@ -58,16 +62,17 @@ def fit(
     types: str | None,
     report: Path | None,
     no_report: bool,
+    force: bool,
     json: bool,
     quiet: bool,
     **given: Any,
 ) -> None:
     """Fit, save and report; show the result."""
-    kinds, start = parse_types(types), time.perf_counter()
-    check_writable(output)
-    report = None if no_report else report_path(report, output)
+    kinds, dialect, start = parse_types(types), read_dialect(given), time.perf_counter()
+    check_writable(output, force)
+    report = None if no_report else report_path(report, output, force)
     with reporting_interrupts(given["checkpoint"]), terminal.messages(quiet):
-        with as_parquet(data, kinds, given["checkpoint"], not quiet) as path:
+        with as_parquet(data, kinds, given["checkpoint"], not quiet, dialect) as path:
             table, model = prepare_fit(path, target, quiet, given)
             if not quiet:
                 say(f"{model.plan(table)}\n", indent=PLAN_INDENT)
@@ -90,29 +95,25 @@ def predict(
     data: str,
     output: str,
     keys: str | None,
+    keep_columns: bool,
     outputs: str,
     coverage: float,
-    features: str | None,
-    types: str | None,
-    engine: str,
+    force: bool,
     json: bool,
     quiet: bool,
-    **_: Any,
+    **given: Any,
 ) -> None:
     """Predict the rows of files into files; show how many."""
     start = time.perf_counter()
-    fitted = load_model(model).set_params(engine=engine, progress=not quiet)
-    encoder, kinds = fitted.columns_, {}
-    if is_csv(data):  # or categories such as 007 would be numbers
-        strings = [column.name for column in encoder.columns if isinstance(column, Category)]
-        kinds = dict.fromkeys(strings, "string")
     folder = None if is_single_file(output) else output
+    if folder is None:
+        check_writable(output, force)
+    fitted = load_model(model).set_params(engine=given["engine"], progress=not quiet)
     converted = folder and f"{folder}/{CONVERTED}"
-    wanted = (split_names(keys), split_names(outputs), coverage)
     with reporting_interrupts(folder), terminal.messages(quiet):
-        with as_parquet(data, {**kinds, **parse_types(types)}, converted, not quiet) as path:
-            names = split_names(features)
-            table = scan_parquet(path, features=names or None)
+        with open_rows(fitted, data, converted, quiet, given) as table:
+            names = list(table.schema.names) if keep_columns else split_names(keys)
+            wanted = (names, split_names(outputs), coverage)
             if folder is None:
                 rows = predict_to_file(fitted, table, Path(output), *wanted)
             else:
@@ -126,7 +127,55 @@ def predict(
         show(f"{output}: {describe_count(rows, 'row')} in {seconds:.1f} s")
 
 
-def inspect(model: str, with_cells: bool, report: Path | None, json: bool, **_: Any) -> None:
+def score(
+    model: str, data: str, target: str, weight: str | None, json: bool, quiet: bool, **given: Any
+) -> None:
+    """Show how well a model predicts rows whose target is known."""
+    start = time.perf_counter()
+    fitted = load_model(model).set_params(engine=given["engine"], progress=not quiet)
+    names = split_names(target)
+    with (
+        terminal.messages(quiet),
+        open_rows(fitted, data, None, quiet, given, names, weight) as table,
+    ):
+        scores = fitted.score_files(table)
+    if json:
+        terminal.show_json({"model": model, **scores, "seconds": time.perf_counter() - start})
+    else:
+        results.show_scores(model, scores)
+
+
+@contextmanager
+def open_rows(
+    fitted: Estimator,
+    data: str,
+    converted: str | None,
+    quiet: bool,
+    given: dict[str, Any],
+    target: Sequence[str] = (),
+    weight: str | None = None,
+) -> Iterator[ParquetTable]:
+    """The rows of files for a model, while the context lasts.
+
+    In CSV, columns of categories and of labels that are text are read as text, or categories such
+    as 007 would be numbers.
+    """
+    kinds: dict[str, str] = {}
+    if is_csv(data):
+        columns = fitted.columns_.columns
+        text = [column.name for column in columns if isinstance(column, Category)]
+        classes = getattr(fitted, "classes_", None)
+        text += target if classes is not None and classes.dtype.kind in "UO" else []
+        kinds = dict.fromkeys(text, "string")
+    kinds |= parse_types(given["types"])
+    names = split_names(given["features"])
+    with as_parquet(data, kinds, converted, not quiet, read_dialect(given)) as path:
+        yield scan_parquet(path, target, names or None, weight, given["filter"])
+
+
+def inspect(
+    model: str, with_cells: bool, report: Path | None, force: bool, json: bool, **_: Any
+) -> None:
     """Show what is in a model file."""
     fitted = load_model(model)
     folder, name = locate_file(model)
@@ -134,7 +183,7 @@ def inspect(model: str, with_cells: bool, report: Path | None, json: bool, **_: 
         facts = {"model": model, "bytes": file.size(), **summarize(fitted)}
     if with_cells:
         facts["per_cell"] = cell_table(fitted)
-    path = report and report_path(report, model)
+    path = report and report_path(report, model, force)
     if path is not None:
         fitted.show_report(path)
     if json:
@@ -161,6 +210,11 @@ def parse_pairs(option: str, text: str | None, example: str) -> dict[str, str]:
     return {name: kind for name, _, kind in pairs}
 
 
+def read_dialect(given: dict[str, Any]) -> Dialect:
+    """How CSV files are written, as far as options name it."""
+    return Dialect(**{field.name: given[field.name] for field in fields(Dialect)})
+
+
 def prepare_fit(
     path: str, target: str, quiet: bool, given: dict[str, Any]
 ) -> tuple[ParquetTable, Estimator]:
@@ -171,7 +225,7 @@ def prepare_fit(
     if not split_names(target):
         raise ParameterError(f"target must name a column, got {target!r}")
     features = split_names(given["features"]) or None
-    roles = {name: given.get(name) for name in ("weight", "groups", "time")}
+    roles = {name: given.get(name) for name in ("weight", "groups", "time", "filter")}
     table = scan_parquet(path, split_names(target), features, **roles)
     classify = given["classify"]
     if classify is None:
@@ -214,7 +268,6 @@ def predict_to_file(
     coverage: float,
 ) -> int:
     """Write predictions to one file; returns how many rows it has."""
-    check_writable(path)
     labels = {"probability": [str(label) for label in getattr(model, "classes_", ())]}
     # Beside the file, on a disk that must have space for it anyway.
     with tempfile.TemporaryDirectory(prefix=".parkrr-", dir=path.absolute().parent) as folder:
@@ -223,20 +276,27 @@ def predict_to_file(
     return rows
 
 
-def check_writable(place: str | Path) -> None:
-    """Fail before a long fit if its result cannot be written."""
+def check_writable(place: str | Path, force: bool) -> None:
+    """Fail before a long fit if its result cannot be written, or would replace a file."""
     if is_url(place):
-        locate_file(place)[0].make()
+        folder, name = locate_file(place)
+        folder.make()
+        exists = name in folder.names()
+    else:
+        exists = Path(place).is_file()
+    if exists and not force:
+        raise StorageError(str(place), "it exists; use --force to replace it, or another name")
+    if is_url(place):
         return
     path = Path(place)
-    folder = path.absolute().parent
-    if not folder.is_dir():
+    parent = path.absolute().parent
+    if not parent.is_dir():
         raise StorageError(
-            str(path), f"there is no folder {str(folder)!r}; create it or choose another one"
+            str(path), f"there is no folder {str(parent)!r}; create it or choose another one"
         )
     if path.is_dir():
         raise StorageError(str(path), "it is a folder; name a file in it")
-    if not os.access(folder, os.W_OK):
+    if not os.access(parent, os.W_OK):
         raise StorageError(str(path), "permission denied; choose a folder that you may write into")
 
 
@@ -245,7 +305,7 @@ def can_plot() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def report_path(report: Path | None, model: str) -> Path | None:
+def report_path(report: Path | None, model: str, force: bool) -> Path | None:
     """Where to write a report: beside a model of this machine by default; None for nowhere."""
     if report is not None and not can_plot():
         raise ModuleNotFoundError(NO_PLOTS)
@@ -254,5 +314,5 @@ def report_path(report: Path | None, model: str) -> Path | None:
     path = report or Path(model).with_suffix(".html")
     if path.absolute() == Path(model).absolute():
         raise ParameterError(f"output and report must be two files, got {str(path)!r} for both")
-    check_writable(path)
+    check_writable(path, force or not can_plot())
     return path if can_plot() else None

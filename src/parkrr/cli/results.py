@@ -13,6 +13,16 @@ from parkrr.cli.terminal import console, show, show_table
 from parkrr.report import describe
 from parkrr.runtime import describe_bytes, describe_count
 
+SCORE_NAMES = {
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+    "r2": "R2",
+    "mean_width": "mean width of intervals",
+    "error": "share of wrong labels",
+    "log_loss": "log-loss",
+    "auc": "area under the ROC curve",
+    "unknown_labels": "share of labels that the fit has not seen",
+}
 BAR = 30  # columns of the largest importance
 MOST_FEATURES = 20  # shown
 MOST_CELLS = 10  # of the largest, and of the worst
@@ -37,6 +47,21 @@ def show_model(facts: Mapping[str, Any]) -> None:
     if "per_cell" in facts:
         show()
         show_cells(facts["per_cell"])
+
+
+def show_scores(model: str, scores: Mapping[str, float | None]) -> None:
+    """Show how well a model predicts rows of files."""
+    rows = int(scores["rows"] or 0)
+    show(f"{model}: {describe_count(rows, 'row')}")
+    show_facts(
+        {
+            SCORE_NAMES.get(name, name.replace("_", " ")): (
+                "none, the target is constant" if value is None else f"{value:.4g}"
+            )
+            for name, value in scores.items()
+            if name != "rows"
+        }
+    )
 
 
 def show_facts(texts: Mapping[str, str]) -> None:

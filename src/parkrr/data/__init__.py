@@ -2,12 +2,15 @@
 
 from parkrr.data.column_kinds import family_of, name_type
 from parkrr.data.csv import (
+    Dialect,
     convert_to_parquet,
     file_versions,
     is_convertible,
     is_csv,
     is_single_file,
     join_parts,
+    scan_csv,
+    set_time,
 )
 from parkrr.data.encoded_table import (
     EncodedTable,
@@ -69,6 +72,8 @@ from parkrr.data.rows import (
     join_blocks,
     merge_copies,
     naming_parameter,
+    read_labels,
+    read_numbers,
     select_validation_rows,
     validation_positions,
 )
@@ -80,6 +85,4 @@ from parkrr.data.targets import (
     decode_classes,
     encode_classes,
     learn_target,
-    read_labels,
-    read_numbers,
 )

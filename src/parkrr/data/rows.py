@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from parkrr.errors import ParameterError
 FEW_ROWS = 300  # below, every row is left out in turn; no metric is learned unless requested
 VALIDATION_SHARE = 0.2  # of the rows, on which candidates are compared
 LARGEST_WEIGHT = 1e200
+NOT_AVAILABLE = ("NAType", "NaTType")  # types of missing values of pandas, which may not be here
 RARELY = 0.05  # of all pairs of rows: targets of which fewer are equal can tell copies apart
 
 RowMap = Callable[[Tensor], Tensor]
@@ -250,6 +252,84 @@ def as_real(values: ArrayLike) -> NDArray[np.float64]:
     if array.dtype.kind in "cmM":
         raise ValueError(f"numbers must be real, got {array.dtype}")
     return np.asarray(array, dtype=np.float64)
+
+
+def read_numbers(y: Any, name: str = "y") -> NDArray[Any]:
+    """A target of any kind as an array of numbers, none of them missing."""
+    array = as_array(y, name)
+    if array.dtype.kind in "OUS":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            refuse_missing(array, name)
+            place = next(k for k, value in enumerate(array.flat) if not is_number(value))
+            row, value = place // array[:1].size, as_plain(array.flat[place])
+            raise ParameterError(
+                f"{name} must be numbers, but row {row} is {value!r}; for labels use "
+                f"ParKClassifier, and convert numbers that are written as text"
+            ) from None
+    if array.dtype.kind == "c":  # the text that scikit-learn has
+        raise ParameterError(f"{name} must be real numbers: Complex data not supported")
+    if array.dtype.kind not in "fiub":
+        raise ParameterError(
+            f"{name} must be real numbers, got {array.dtype}; dates and durations can be "
+            f"predicted as seconds"
+        )
+    refuse_missing(array, name)
+    return array
+
+
+def read_labels(y: Any, name: str = "y") -> NDArray[Any]:
+    """Labels of any kind as an array, none of them missing and all comparable."""
+    array = as_array(y, name)
+    refuse_missing(array, name)
+    if array.dtype.kind == "O":
+        kinds = {type(as_plain(value)): as_plain(value) for value in array.flat}
+        orders = {str if issubclass(kind, str) else Real for kind in kinds}
+        if len(orders) > 1:
+            both = " and ".join(f"{value!r} ({kind.__name__})" for kind, value in kinds.items())
+            raise ParameterError(f"{name} must be labels of one type, got {both}; convert them")
+    return array
+
+
+def as_array(y: Any, name: str) -> NDArray[Any]:
+    """A column, a frame or a sequence as an array."""
+    try:
+        return np.asarray(collect(y))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be an array of one value a row: {error}") from error
+
+
+def as_plain(value: Any) -> Any:
+    """A value of numpy as one of Python, which a message shows without its type."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, or text that is one."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def refuse_missing(array: NDArray[Any], name: str) -> None:
+    """Name the first row of an array that is None, NaN, or NA or NaT of pandas."""
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    elif array.dtype.kind == "O":
+        values = (v is None or type(v).__name__ in NOT_AVAILABLE or v != v for v in array.flat)  # noqa: PLR0124
+        missing = np.fromiter(values, bool, array.size).reshape(array.shape)
+    else:
+        return
+    if missing.any() and array.ndim:
+        rows = np.flatnonzero(missing.reshape(len(array), -1).any(1))
+        raise ParameterError(
+            f"{name} must have a value in every row, but {name} contains NaN or None in "
+            f"{len(rows)} of {len(array)} rows, the first is row {rows[0]}; leave these rows out "
+            f"of X and {name}"
+        )
 
 
 def check_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:

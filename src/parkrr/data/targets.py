@@ -14,92 +14,12 @@ from numpy.typing import NDArray
 
 from parkrr.data.column_kinds import as_numbers, decode_dictionary, family_of
 from parkrr.data.parquet import BLOCK_BYTES, SLICES, ParquetTable, rows_per_block
-from parkrr.data.rows import collect
 from parkrr.errors import ParameterError, suggest
 from parkrr.runtime import Engine
 
 MOST_CLASSES = 1000
 SHOWN_LABELS = 20  # of a message
-NOT_AVAILABLE = ("NAType", "NaTType")  # types of missing values of pandas, which may not be here
 NO_TARGET = "target must have values, but is missing in every row that was read"
-
-
-def read_numbers(y: Any, name: str = "y") -> NDArray[Any]:
-    """A target of any kind as an array of numbers, none of them missing."""
-    array = as_array(y, name)
-    if array.dtype.kind in "OUS":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            refuse_missing(array, name)
-            place = next(k for k, value in enumerate(array.flat) if not is_number(value))
-            row, value = place // array[:1].size, as_plain(array.flat[place])
-            raise ParameterError(
-                f"{name} must be numbers, but row {row} is {value!r}; for labels use "
-                f"ParKClassifier, and convert numbers that are written as text"
-            ) from None
-    if array.dtype.kind == "c":  # the text that scikit-learn has
-        raise ParameterError(f"{name} must be real numbers: Complex data not supported")
-    if array.dtype.kind not in "fiub":
-        raise ParameterError(
-            f"{name} must be real numbers, got {array.dtype}; dates and durations can be "
-            f"predicted as seconds"
-        )
-    refuse_missing(array, name)
-    return array
-
-
-def read_labels(y: Any, name: str = "y") -> NDArray[Any]:
-    """Labels of any kind as an array, none of them missing and all comparable."""
-    array = as_array(y, name)
-    refuse_missing(array, name)
-    if array.dtype.kind == "O":
-        kinds = {type(as_plain(value)): as_plain(value) for value in array.flat}
-        orders = {str if issubclass(kind, str) else Real for kind in kinds}
-        if len(orders) > 1:
-            both = " and ".join(f"{value!r} ({kind.__name__})" for kind, value in kinds.items())
-            raise ParameterError(f"{name} must be labels of one type, got {both}; convert them")
-    return array
-
-
-def as_array(y: Any, name: str) -> NDArray[Any]:
-    """A column, a frame or a sequence as an array."""
-    try:
-        return np.asarray(collect(y))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} must be an array of one value a row: {error}") from error
-
-
-def as_plain(value: Any) -> Any:
-    """A value of numpy as one of Python, which a message shows without its type."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a number, or text that is one."""
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def refuse_missing(array: NDArray[Any], name: str) -> None:
-    """Name the first row of an array that is None, NaN, or NA or NaT of pandas."""
-    if array.dtype.kind == "f":
-        missing = np.isnan(array)
-    elif array.dtype.kind == "O":
-        values = (v is None or type(v).__name__ in NOT_AVAILABLE or v != v for v in array.flat)  # noqa: PLR0124
-        missing = np.fromiter(values, bool, array.size).reshape(array.shape)
-    else:
-        return
-    if missing.any() and array.ndim:
-        rows = np.flatnonzero(missing.reshape(len(array), -1).any(1))
-        raise ParameterError(
-            f"{name} must have a value in every row, but {name} contains NaN or None in "
-            f"{len(rows)} of {len(array)} rows, the first is row {rows[0]}; leave these rows out "
-            f"of X and {name}"
-        )
 
 
 @dataclass(frozen=True)
@@ -122,7 +42,14 @@ class Target:
         if self.classes is None:
             return np.stack([as_numbers(table[name], name) for name in self.names], 1)
         labels = decode_dictionary(table[self.names[0]])
-        index = pc.index_in(labels, value_set=pa.array(self.classes, labels.type))
+        try:
+            known = pa.array(self.classes, labels.type)
+        except (pa.ArrowException, TypeError, ValueError):
+            raise ParameterError(
+                f"target must hold labels as in fit, such as {self.classes[:1].tolist()[0]!r}, but "
+                f"{self.names[0]!r} is {labels.type}; read or write it in that type"
+            ) from None
+        index = pc.index_in(labels, value_set=known)
         index = index.fill_null(-1).to_numpy(zero_copy_only=False)
         Y = encode_classes(index, len(self.classes)).astype(np.float64)
         Y[index < 0] = np.nan

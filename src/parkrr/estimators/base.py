@@ -26,6 +26,7 @@ from parkrr.data import (
     Holdout,
     ParquetTable,
     TableEncoder,
+    Target,
     TrainingEncoder,
     as_source,
     as_tensor,
@@ -36,6 +37,7 @@ from parkrr.data import (
     has_copies,
     hash_rows,
     hash_table,
+    is_csv,
     join_blocks,
     learn_frame_encoder,
     learn_numbers,
@@ -61,7 +63,13 @@ from parkrr.estimators.input_rows import (
 from parkrr.estimators.validation_split import ValidationSplit
 from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
-from parkrr.out_of_core import FilePredictor, fit_from_disk, write_predictions
+from parkrr.out_of_core import (
+    FilePredictor,
+    FileScorer,
+    fit_from_disk,
+    score_table,
+    write_predictions,
+)
 from parkrr.park import (
     LIGHTEST_CELL,
     CellReport,
@@ -533,11 +541,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         ['trip', 'lower', 'upper']
         """
         check_is_fitted(self)
-        if not isinstance(source, ParquetTable):
-            raise ParameterError(
-                f"source must be the result of scan_parquet, got {type(source).__name__}; "
-                f"use predict for rows in memory"
-            )
+        check_source(source)
         keys = (keys,) if isinstance(keys, str) else keys
         outputs = (outputs,) if isinstance(outputs, str) else outputs
         for name in outputs:
@@ -554,6 +558,58 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             str(folder),
         )
         return write_predictions(files, source, as_engine(self.engine), self.progress)
+
+    def score_files(self, source: ParquetTable) -> dict[str, float | None]:
+        """Compute scores of predictions of files, one slice of rows at a time.
+
+        Parameters
+        ----------
+        source : ParquetTable
+            Result of :func:`parkrr.scan_parquet` or :func:`parkrr.scan_csv` with the target, and
+            with row weights if you like. Rows without a target are left out.
+
+        Returns
+        -------
+        dict
+            For a regressor "rows", "rmse", "mae", "r2" (over several targets their mean; None for
+            a constant target), the share of targets inside of 0.9 intervals and their mean width.
+            For a classifier "rows", "error" (share of wrong labels), "log_loss", for two
+            classes "auc", and "unknown_labels" if there are labels that `fit` has not seen.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If `source` lacks a column, or its target is not like that of `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> from parkrr import ParKRegressor, scan_parquet
+        >>> path, x = f"{tempfile.mkdtemp()}/rows.parquet", np.linspace(0, 6, 200)
+        >>> pq.write_table(pa.table({"x": x, "y": np.sin(x)}), path)
+        >>> rows = scan_parquet(path, target="y")
+        >>> model = ParKRegressor(random_state=0, progress=False).fit(rows)
+        >>> scores = model.score_files(rows)
+        >>> scores["rows"], scores["r2"] > 0.99
+        (200, True)
+        """
+        check_is_fitted(self)
+        check_source(source)
+        classes = getattr(self, "classes_", None)
+        t = 1 if classes is not None else len(self.model_.intercept)
+        if len(source.target) != t:
+            raise ParameterError(
+                f"source must have {t} target columns, as in fit, got {list(source.target)}; name "
+                f"them as target= of scan_parquet"
+            )
+        scorer = FileScorer(
+            self._predictor(),
+            self._columns_of(source),
+            Target(source.target, classes),
+        )
+        return score_table(scorer, source, as_engine(self.engine), self.progress)
 
     @torch_threads(1)  # see TorchThreads: a model must not depend on the machine
     def _fit(
@@ -890,12 +946,22 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """
 
 
+def check_source(source: Any) -> None:
+    """Refuse what is no table of files."""
+    if not isinstance(source, ParquetTable):
+        raise ParameterError(
+            f"source must be the result of scan_parquet or scan_csv, got "
+            f"{type(source).__name__}; use predict or score for rows in memory"
+        )
+
+
 def check_rows(X: Any, y: Any) -> None:
     """Refuse what is no table of rows, and rows without targets."""
     if isinstance(X, str | Path):
+        scan = "scan_csv" if is_csv(str(X)) else "scan_parquet"
         raise ParameterError(
-            f"X must be rows in memory or the result of scan_parquet, got {str(X)!r}; for a file "
-            f"write fit(scan_parquet({str(X)!r}, target=...))"
+            f"X must be rows in memory or the result of {scan}, got {str(X)!r}; for a file "
+            f"write fit({scan}({str(X)!r}, target=...))"
         )
     check_any_rows(X)
     if y is None and not isinstance(X, ParquetTable):  # as in scikit-learn

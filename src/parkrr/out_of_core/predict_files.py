@@ -178,7 +178,15 @@ class DigestingFile:
 
 def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
     """Refuse columns that are not there, or would be there twice."""
-    for name in (*predictor.columns.read_names, *predictor.keys):
+    check_source_columns(table, (*predictor.columns.read_names, *predictor.keys))
+    written = {*predictor.outputs, *(ENDS if "interval" in predictor.outputs else ())}
+    for name in sorted(written & set(predictor.keys)):
+        raise ParameterError(f"keys must not hold {name!r}, which is a column of outputs")
+
+
+def check_source_columns(table: ParquetTable, names: tuple[str, ...]) -> None:
+    """Refuse a table that lacks a column, or has it in types that none can hold."""
+    for name in names:
         if name in table.conflicts:
             raise ParameterError(
                 f"source must have one type for a column of fit or of keys, but {name!r} is "
@@ -189,6 +197,3 @@ def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:
                 f"source must have the columns of fit and of keys, but {name!r} is not one of "
                 f"{table.schema.names}{suggest(name, table.schema.names)}"
             )
-    written = {*predictor.outputs, *(ENDS if "interval" in predictor.outputs else ())}
-    for name in sorted(written & set(predictor.keys)):
-        raise ParameterError(f"keys must not hold {name!r}, which is a column of outputs")
