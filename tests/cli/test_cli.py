@@ -246,7 +246,7 @@ def test_predictions_are_compressed_by_the_end_of_their_name(folder, data, tmp_p
 
 
 def test_scores_of_files_are_shown_and_in_json(folder, data):
-    args = ("score", folder / "y.park", data, "--target", "y", "-q")
+    args = ("score", folder / "y.park", data, "-q")
     done = run(*args)
     assert done.exit_code == 0, done.stderr
     for part in ("1,500 rows", "root mean squared error  0.", "R2", "share in 0.9 interval"):
@@ -264,6 +264,17 @@ def test_labels_of_csv_files_are_scored(folder, tmp_path):
     found = json.loads(done.stdout)
     assert found["error"] < 0.1
     assert found["auc"] > 0.95
+
+
+def test_a_model_of_a_target_without_a_name_is_scored_against_the_one_that_is_named(data, tmp_path):
+    X = np.stack([rows()[name].to_numpy() for name in "abc"], 1)
+    model = ParKRegressor(Gaussian(), 1e-3, "standard", blend=1, coarse=0, random_state=0)
+    model.fit(X, rows()["y"].to_numpy()).save(tmp_path / "m.park")
+    code, error = error_of("score", tmp_path / "m.park", data, *NUMBERS)
+    assert code == exits.USAGE
+    assert "was fitted to a target without a name; use --target" in error["message"]
+    done = run("score", tmp_path / "m.park", data, *NUMBERS, "--target", "y", "--json", "-q")
+    assert json.loads(done.stdout)["r2"] > 0.9
 
 
 # What was meant.

@@ -1,7 +1,11 @@
 """Models from files, as users load them."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from parkrr import ParKClassifier, ParKRegressor, load
@@ -29,6 +33,31 @@ def test_every_attribute_of_a_fit_comes_back(kind, tmp_path):
         again.partial_fit(frame, X[:, 0] > 0).predict(frame),
         model.partial_fit(frame, X[:, 0] > 0).predict(frame),
     )
+
+
+@pytest.mark.parametrize(
+    ("y", "names"),
+    [
+        (pd.Series(X[:, 0], name="minutes"), ["minutes"]),
+        (pd.DataFrame({"minutes": X[:, 0], "km": X[:, 1]}), ["minutes", "km"]),
+        (pl.Series("minutes", X[:, 0]), ["minutes"]),
+        (pl.DataFrame({"minutes": X[:, 0]}), ["minutes"]),
+        (pa.table({"minutes": X[:, 0]}), ["minutes"]),
+        (X[:, 0], None),
+        (pd.Series(X[:, 0]), None),
+        (pd.DataFrame(X), None),
+    ],
+    ids=["column", "frame", "polars", "polars frame", "Arrow", "array", "no name", "numbers"],
+)
+def test_names_of_targets_are_kept_and_come_back(y, names, tmp_path):
+    model = ParKRegressor(**PLAIN, random_state=0).fit(X, y)
+    model.save(tmp_path / "model.park")
+    assert model.target_names_ == load(tmp_path / "model.park").target_names_ == names
+
+
+def test_a_file_from_before_targets_had_names_is_loaded():
+    path = Path(__file__).parents[1] / "fixtures" / "regressor-3.park"
+    assert load(path).target_names_ is None
 
 
 def test_a_subclass_is_loaded_as_the_estimator_it_is(tmp_path):

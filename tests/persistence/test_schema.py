@@ -66,6 +66,8 @@ TENSORS = [
         lambda t, a: a["facts"].update(n_features_in_="4"),
         "n_features_in_ must be int, got '4'",
     ),
+    (lambda t, a: a["facts"].update(target_names=["a"] * 9), "there must be . target_names"),
+    (lambda t, a: a["facts"].update(target_names="y"), "target_names must be array"),
     (lambda t, a: a["facts"]["columns"].pop(), "columns must become"),
     (lambda t, a: a["facts"]["columns"][3]["codes"].pop(), "a code for each category"),
     (

@@ -92,7 +92,9 @@ Checkpoint = Annotated[
 ]
 Cells = Annotated[int | None, option("Number of cells.", "N")]
 Centers = Annotated[int | None, option("Number of centres of all cells.", "N")]
-Kernel = Annotated[str | None, option("gaussian, laplacian, matern, polynomial or linear.", "NAME")]
+Kernel = Annotated[
+    str | None, option("Family: gaussian, laplacian, matern, polynomial or linear.", "NAME")
+]
 Metric = Annotated[str | None, option("Feature map: learned, standard or euclidean.", "NAME")]
 Penalty = Annotated[float | None, option("The ridge penalty, lambda.", "NUMBER")]
 Blend = Annotated[int | None, option("Nearest cells to blend; 1 for no blend.", "N")]
@@ -344,7 +346,10 @@ def predict(
 def score(
     model: Model,
     data: Data,
-    target: Target,
+    target: Annotated[
+        str | None,
+        option("Column to compare with; default: that of the fit.", "NAME", "--target", "-t"),
+    ] = None,
     weight: Weight = None,
     features: Features = None,
     filter: Filter = None,
@@ -361,7 +366,7 @@ def score(
 ) -> None:
     """Show how well a model predicts rows of files whose target is known.
 
-    [bold]parkrr score minutes.park new.parquet --target minutes[/bold]
+    [bold]parkrr score minutes.park new.parquet[/bold]
     """
     run("score", **locals())
 

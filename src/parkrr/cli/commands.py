@@ -128,12 +128,23 @@ def predict(
 
 
 def score(
-    model: str, data: str, target: str, weight: str | None, json: bool, quiet: bool, **given: Any
+    model: str,
+    data: str,
+    target: str | None,
+    weight: str | None,
+    json: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Show how well a model predicts rows whose target is known."""
     start = time.perf_counter()
     fitted = load_model(model).set_params(engine=given["engine"], progress=not quiet)
-    names = split_names(target)
+    names = split_names(target) or fitted.target_names_
+    if not names:
+        raise ParameterError(
+            f"target must name a column, for {model!r} was fitted to a target without a name; use "
+            f"--target"
+        )
     with (
         terminal.messages(quiet),
         open_rows(fitted, data, None, quiet, given, names, weight) as table,

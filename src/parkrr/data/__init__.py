@@ -71,6 +71,7 @@ from parkrr.data.rows import (
     is_frame,
     join_blocks,
     merge_copies,
+    name_columns,
     naming_parameter,
     read_labels,
     read_numbers,

@@ -292,6 +292,14 @@ def read_labels(y: Any, name: str = "y") -> NDArray[Any]:
     return array
 
 
+def name_columns(y: Any) -> list[str] | None:
+    """The names of a column or of the columns of a frame; None if they are not text."""
+    names = getattr(y, "columns", None)  # of frames; columns of Arrow have names of their own
+    names = getattr(y, "column_names", names)
+    names = [getattr(y, "name", None)] if names is None else list(names)
+    return names if all(isinstance(name, str) and name for name in names) else None
+
+
 def as_array(y: Any, name: str) -> NDArray[Any]:
     """A column, a frame or a sequence as an array."""
     try:

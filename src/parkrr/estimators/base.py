@@ -42,6 +42,7 @@ from parkrr.data import (
     learn_frame_encoder,
     learn_numbers,
     merge_copies,
+    name_columns,
     naming_parameter,
 )
 from parkrr.errors import ParameterError, check_column_kinds, check_one_of
@@ -130,7 +131,7 @@ Estimator = TypeVar("Estimator", bound="ParKEstimator")
 PLAN_ROWS = 20_000  # that a plan reads of an array
 SMALL_STATISTICS = 2**20  # bytes that keep_statistics="auto" keeps: 360 centres in one cell
 STATISTICS_ROWS = 2**16  # added to the statistics at a time
-FEWER_CELLS = 0.75  # of those asked for, below which a fit warns: balanced cells are about as many
+FEWER_CELLS = 0.5  # of those asked for, below which a fit warns: balance merges some of a few
 SMALL_RECORD = 2**16  # rows that keep_statistics="auto" remembers one by one: 1.6 MB
 
 
@@ -162,6 +163,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     seconds_: dict[str, float]
     validation_rows_: DiagnosticRows
     statistics_: CellStatistics | None = None
+    target_names_: list[str] | None = None
 
     def __init__(
         self,
@@ -628,6 +630,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """
         params, X = self.get_params(deep=False), collect(X)
         check_rows(X, y)
+        target_names = list(X.target) if isinstance(X, ParquetTable) else name_columns(y)
         if updates:
             params["keep_statistics"] = True
         guarantee = check_one_of("guarantee", params.get("guarantee", "none"), GUARANTEES)
@@ -656,6 +659,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         else:
             outcome = self._fit_in_memory(X, y, sample_weight, params, classes, split)
         self._keep(outcome)
+        self.target_names_ = target_names
         self.statistics_ = None
         if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
             start = time.perf_counter()

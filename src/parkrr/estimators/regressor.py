@@ -167,6 +167,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Number of features d, which are columns if X was a frame or files.
     feature_names_in_ : ndarray of shape (d,)
         Names of the features; only if X had names that are strings.
+    target_names_ : list of str or None
+        Names of the targets; None if y had none.
     feature_importances_ : ndarray of shape (d,)
         How much predictions change along each feature, in units of its spread; they add
         up to 1. Only for radial kernels.

@@ -61,6 +61,7 @@ class SavableEstimator(Protocol):
     model_: Model
     columns_: TableEncoder
     one_output_: bool
+    target_names_: list[str] | None
     chosen_: Chosen
     report_: list[CellReport]
     seconds_: dict[str, float]
@@ -147,6 +148,7 @@ def encode_estimator(
         "columns": estimator.columns_.plain() if estimator.columns_.has_fills else None,
         "classes": lists["classes_"],
         "one_output": estimator.one_output_,
+        "target_names": estimator.target_names_,
         "n_features_in_": estimator.n_features_in_,
         "feature_names_in_": lists["feature_names_in_"],
         "feature_importances_": encode_numbers(lists["feature_importances_"]),
@@ -172,6 +174,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
         "columns_": decode_columns(facts),
         "validation_rows_": rows_from_tensors(more, classes),
         "n_features_in_": facts["n_features_in_"],
+        "target_names_": facts.get("target_names"),
         "seconds_": facts["seconds_"],
         "chosen_": Chosen(
             {**params, **decode_params(chosen["params"], model.metric)},

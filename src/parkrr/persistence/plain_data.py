@@ -70,8 +70,12 @@ def check_portable(value: Any) -> None:
 
 
 def define(name: str, /, **types: Any) -> Any:
-    """The schema of an object with exactly these fields."""
-    return msgspec.defstruct(name, list(types.items()), forbid_unknown_fields=True)
+    """The schema of an object with exactly these fields.
+
+    A field with a pair of type and default may be missing, as in files from before it existed.
+    """
+    rows = [(k, *kind) if isinstance(kind, tuple) else (k, kind) for k, kind in types.items()]
+    return msgspec.defstruct(name, rows, forbid_unknown_fields=True, kw_only=True)
 
 
 def define_like(kind: type, types: Mapping[Any, Any], defaults: bool = False, **tag: str) -> Any:

@@ -74,6 +74,7 @@ FACTS = define(
     columns=list[COLUMN] | None,
     classes=list[str | bool | int | float] | None,
     one_output=bool,
+    target_names=(list[str] | None, None),
     n_features_in_=COUNT,
     feature_names_in_=list[str] | None,
     feature_importances_=list[NUMBER] | None,
@@ -275,6 +276,7 @@ def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collectio
     t = len(model.intercept)
     require(len(facts["report_"]) == Q, "report_ must have an entry for each cell")
     check_features(facts, e if model.metric.origin is None else len(model.metric.origin))
+    check_target_names(facts, t)
     own = {name: tensor for name, tensor in more.items() if name.startswith("sums.")}
     if facts["statistics"] is None:
         check_tensors(own, {}, {})
@@ -318,6 +320,12 @@ def check_params(where: str, data: Facts, known: Collection[str]) -> None:
     engine, progress = data.get("engine", "local"), data.get("progress", True)
     check_schema(f"{where}.engine", engine, Literal["local", "ray"])
     check_schema(f"{where}.progress", progress, bool)
+
+
+def check_target_names(facts: Facts, t: int) -> None:
+    """Refuse names of other targets than there are."""
+    names, count = facts.get("target_names"), t if facts["classes"] is None else 1
+    require(names is None or len(names) == count, f"there must be {count} target_names")
 
 
 def check_features(facts: Facts, d: int) -> None:
