@@ -217,14 +217,24 @@ def as_table(X: Any) -> pa.Table:
         table = read_pandas(X) if pandas else pa.table(X)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise ParameterError(f"X must be a frame that Arrow can read: {error}") from error
-    for k, kind in enumerate(table.schema.types):
-        if pa.types.is_string_view(kind):  # of polars, which Arrow can hardly compute with
-            name = table.schema.names[k]
-            table = table.set_column(k, name, table.column(k).cast(pa.large_string()))
+    columns = [without_views(column) for column in table.columns]
+    table = pa.Table.from_arrays(columns, table.schema.names) if columns else table
     twice = [name for name, count in Counter(table.schema.names).items() if count > 1]
     if twice:
         raise ParameterError(f"X must have columns of different names, got {twice[0]!r} twice")
     return table
+
+
+def without_views(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Strings of polars in a type with which Arrow can compute; other columns as they are."""
+    kind, text = values.type, pa.large_string()
+    if pa.types.is_string_view(kind):
+        return values.cast(text)
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        pairs = [(chunk.indices, chunk.dictionary.cast(text)) for chunk in values.chunks]
+        chunks = [pa.DictionaryArray.from_arrays(*pair) for pair in pairs]
+        return pa.chunked_array(chunks, pa.dictionary(kind.index_type, text))
+    return values
 
 
 def read_pandas(X: Any) -> pa.Table:

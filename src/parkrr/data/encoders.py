@@ -429,13 +429,18 @@ def learn_numbers(X: Array, names: Sequence[str], types: Sequence[str]) -> Table
     some = X[:: max(1, len(X) // MEDIAN_ROWS)]
     fills, spread = np.median(some, axis=0), np.ptp(some, axis=0)
     constant = [s == 0 and bool((X[:, k] == X[0, k]).all()) for k, s in enumerate(spread)]
-    facts = zip(names, fills, types, constant, strict=True)
-    return TableEncoder(
-        tuple(
-            Number(name, float(fill), False, "number", fitted, 0.0, "constant" if same else "")
-            for name, fill, fitted, same in facts
+    columns = [
+        Number(
+            name,
+            float(fill),
+            False,
+            "boolean" if fitted == "bool" else "number",
+            fitted,
+            unused="constant" if same else "",
         )
-    )
+        for name, fill, fitted, same in zip(names, fills, types, constant, strict=True)
+    ]
+    return TableEncoder(tuple(columns))
 
 
 def learn_datetime(name: str, s: Array, kind: str, fitted: str) -> DateTime:
