@@ -102,7 +102,7 @@ FRAMES = {
 }
 
 
-def columns(most=4, kinds=tuple(VALUES)):
+def columns(most=3, kinds=tuple(VALUES)):
     """Columns by name: their kind, and values of which some may be missing but not all."""
     each = st.tuples(st.sampled_from(kinds), st.integers(0, 999), st.sampled_from(MISSING))
     return st.lists(each, min_size=1, max_size=most).map(fill)

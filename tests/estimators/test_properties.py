@@ -125,9 +125,9 @@ def test_a_weighted_regression_is_finite_or_refused_by_name(table, parameters, s
     assert is_honest(parameters["kernel"], refusal)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
 @pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
-def test_nan_and_infinity_are_refused_by_name(estimator, value):
+def test_infinity_is_refused_by_name(estimator, value):
     X = np.ones((10, 2))
     y = np.arange(10) % 2
     X[3, 1] = value

@@ -89,12 +89,14 @@ def test_a_key_that_is_not_there_is_named_before_anything_is_written(fitted, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_a_gap_in_a_column_of_an_array_model_is_named(tmp_path):
+def test_a_missing_value_is_filled_for_a_model_of_an_array(tmp_path):
     gaps = np.where(np.arange(12_000) == 5, np.nan, 1.0)
     table = scan_parquet(write(tmp_path / "rows", gap=gaps), features=["a", "gap"])
     model = plain(random_state=0).fit(rows(100)[0][:, :2], rows(100)[1])
-    with pytest.raises(ParameterError, match="'gap' must have a finite number"):
-        model.predict_to(table, tmp_path / "out")
+    model.predict_to(table, tmp_path / "out")
+    X = np.column_stack([rows(12_000)[0][:, 0], gaps])
+    written = pq.read_table(tmp_path / "out")["prediction"].to_numpy()
+    np.testing.assert_allclose(written, model.predict(X), rtol=1e-9)
 
 
 def test_labels_are_predicted_as_labels(tmp_path):

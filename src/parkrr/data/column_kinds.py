@@ -170,6 +170,8 @@ def read_text(text: pa.Array, kind: str) -> NDArray[np.float64]:
     pattern = f"^{TIME}$" if kind == "time" else f"^{DATE}(?:[T ]{TIME}{ZONE})?$"
     parts = pc.extract_regex(text, pattern)
     valid = parts.is_valid().to_numpy(zero_copy_only=False)
+    if not valid.any():
+        return np.full(len(text), np.nan)
 
     def part(name: str) -> NDArray[np.float64]:
         """A part of each date or time as a number, 0 where it is left out."""

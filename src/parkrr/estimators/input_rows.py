@@ -52,7 +52,7 @@ def read_training_rows(X: Any, declared: Mapping[str, str]) -> TrainingRows:
             return TrainingRows(table, None, names, types, named)
         return TrainingRows(None, as_numbers(table), names, types, named)
     with naming_parameter("X"):
-        A = read_array(X, lambda rows: check_array(rows, **NUMERIC))
+        A = read_array(X, lambda rows: check_array(rows, input_name="X", **NUMERIC))
     names = number_columns(A.shape[1])
     if declared or A.dtype == object or has_missing(A):
         table = array_as_table(A, names)

@@ -109,7 +109,10 @@ class ValidationSplit:
             if is_table(given):
                 X = encode_frame(columns, named, given)
             else:
-                X = encode_array(columns, read_array(given, lambda X: check_array(X, **NUMERIC)))
+                X = encode_array(
+                    columns,
+                    read_array(given, lambda X: check_array(X, input_name="X_val", **NUMERIC)),
+                )
         with naming_parameter("y_val"):
             Y, w = estimator._check_new_rows(self.y_val, self.sample_weight_val, len(X), t)
         return as_source(X, Y, w)
