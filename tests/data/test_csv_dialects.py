@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parkrr import Gaussian, ParKRegressor, scan_csv
+from parkrr import Gaussian, ParKRegressor, scan_csv, scan_parquet
 from parkrr.data.csv import HEAD_BYTES, Dialect, convert_to_parquet, recognise_dialect
 from parkrr.errors import ParameterError, SourceError
 
@@ -189,3 +189,17 @@ def test_a_model_is_fitted_to_csv_and_predicts_csv(tmp_path):
     assert model.predict_to(rows, tmp_path / "out") == 150
     predicted = pq.read_table(tmp_path / "out")["prediction"].to_numpy()
     np.testing.assert_allclose(predicted, np.sin(x[:150]), atol=1e-2)
+
+
+def test_several_files_are_a_glob(tmp_path):
+    (tmp_path / "1.csv").write_text(PLAIN)
+    (tmp_path / "2.csv").write_text(PLAIN.replace(",", ";"))
+    assert read(f"{tmp_path}/*.csv") == {name: values * 2 for name, values in ROWS.items()}
+    with pytest.raises(ParameterError, match=r"path must be a str or Path, such as .* a glob of"):
+        scan_csv([tmp_path / "1.csv", tmp_path / "2.csv"])
+
+
+def test_scan_parquet_of_csv_points_to_scan_csv(tmp_path):
+    (tmp_path / "1.csv").write_text(PLAIN)
+    with pytest.raises(SourceError, match=r"; scan_csv reads CSV files$"):
+        scan_parquet(tmp_path / "1.csv")

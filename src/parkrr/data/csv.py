@@ -143,7 +143,7 @@ def file_versions(path: str) -> dict[str, str]:
 
 
 def scan_csv(
-    path: Any,
+    path: str | Path,
     target: str | Sequence[str] | None = None,
     features: str | Sequence[str] | None = None,
     weight: str | None = None,
@@ -210,6 +210,11 @@ def scan_csv(
     >>> scan_csv(path, target="y").schema.types
     [DataType(double), DataType(int64)]
     """
+    if not isinstance(path, str | Path):
+        raise ParameterError(
+            f"path must be a str or Path, such as 'rows.csv' or a glob of several files, got "
+            f"{path!r}"
+        )
     if folder is None:
         folder = tempfile.mkdtemp(prefix="parkrr-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -7,6 +7,7 @@ Memory holds a row group or a block of rows, however large the files are.
 import glob
 import hashlib
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -254,7 +255,8 @@ def scan_parquet(
     except FileNotFoundError as error:
         raise SourceError(str(path), "there is no such file or folder") from error
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(str(path), str(error)) from error
+        hint = "; scan_csv reads CSV files" if re.search(r"\.[ct]sv\b", str(path).lower()) else ""
+        raise SourceError(str(path), f"{error}{hint}") from error
     # Files that the filter excludes need not be read: it is made of the columns of the first file,
     # if these suffice, and again of those of all files, whose types may differ.
     known = needs_only(filter, dataset.schema.names)
