@@ -1,6 +1,7 @@
 """Frames and arrays as people have them: each test is the call of a user and its message."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ import pytest
 from sklearn.model_selection import cross_val_score
 from sklearn.utils import get_tags
 
+import datasets
 from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr.data import TableEncoder, as_table, learn_frame_encoder
 from parkrr.errors import ParameterError
 
 N = 60
@@ -186,6 +189,16 @@ def test_files_for_a_model_of_an_array_fill_what_is_missing(tmp_path):
     model.predict_to(scan_parquet(tmp_path / "rows.parquet"), tmp_path / "out")
     written = pq.read_table(tmp_path / "out")["prediction"].to_numpy()
     np.testing.assert_allclose(written, model.predict(gaps.to_numpy()), rtol=1e-12)
+
+
+def test_a_model_from_a_file_that_tells_no_medians_refuses_missing_values(tmp_path):
+    model = regressor().fit(X, Y)
+    model.columns_ = TableEncoder.of_numbers(["x0", "x1", "x2"])  # as before they were kept
+    model.save(tmp_path / "old.park")
+    old = load(tmp_path / "old.park")
+    np.testing.assert_array_equal(old.predict(X), model.predict(X))
+    with pytest.raises(ParameterError, match="'x1' must have a finite number in every row"):
+        old.predict(with_missing(FRAME).to_numpy())
 
 
 # Text that is something else, and kinds that are declared.
@@ -465,3 +478,17 @@ def test_partition_keys_of_files_may_come_from_pandas(tmp_path):
     np.testing.assert_array_equal(
         predicted, model.predict(frame.assign(year=frame.year.astype(int)))
     )
+
+
+# The page about columns.
+
+
+def test_the_table_in_the_docs_is_the_one_that_prints():
+    if datasets.folder() is None:
+        pytest.skip("set PARKRR_DATA to the folder of the benchmark datasets")
+    frame = pd.read_parquet(datasets.folder() / "tables" / "adult.parquet")
+    table, y = as_table(frame.drop(columns="target")), pd.factorize(frame["target"])[0]
+    fold = np.zeros(len(table), dtype=np.int8)
+    columns = learn_frame_encoder(table, y[:, None] * 1.0, fold, None, {}).new_rows
+    page = (Path(__file__).parents[2] / "docs" / "columns.md").read_text()
+    assert f"```text\n{columns}\n```" in page

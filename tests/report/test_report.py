@@ -65,6 +65,12 @@ def test_names_of_columns_are_escaped(report):
     assert "<script>" not in report
 
 
+def test_a_report_has_the_table_of_columns(report):
+    table = report.partition("<h2>Columns</h2>")[2].partition("<h2>")[0]
+    assert "a column for each of 2 categories" in table
+    assert table.count(">itself<") == 2
+
+
 def test_a_report_with_rows_has_all_sections_and_plots(report):
     assert re.findall("<h2>(.*?)</h2>", report) == [
         "Warnings",
