@@ -106,6 +106,14 @@ def test_the_same_rows_in_another_kind_of_file_give_the_same_predictions(data, t
     assert one.equals(two)
 
 
+def test_kinds_of_columns_are_declared(data, tmp_path):
+    model = tmp_path / "model.park"
+    assert fitted(data, model, "--columns", "id=ignore,city=category", "-q").exit_code == 0
+    assert load(model).columns == {"id": "ignore", "city": "category"}
+    done = run("fit", data, "--target", "y", "-o", tmp_path / "other.park", "--columns", "id")
+    assert "columns must be written as zip=category,note=ignore, got 'id'" in done.stderr
+
+
 def test_a_glob_of_csv_files_is_all_of_their_rows(data, tmp_path):
     whole = rows()
     write(whole[:700], tmp_path / "r1.csv")

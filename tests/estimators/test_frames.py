@@ -319,6 +319,21 @@ def test_kinds_that_are_declared_are_kept():
     np.testing.assert_array_equal(predicted, model.predict(frame))
 
 
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_column_that_is_ignored_may_hold_anything(frame):
+    plain = {"a": X[:, 0], "b": X[:, 1]}
+    rows, more = frame({**plain, "tags": [["x"], []] * (N // 2)}), [{"k": 1}] * N
+    model = regressor(columns={"tags": "ignore"}).fit(rows, Y)
+    expected = regressor().fit(frame(plain), Y).predict(frame(plain))
+    np.testing.assert_array_equal(model.predict(frame({"more": more, **plain})), expected)
+
+
+def test_a_column_that_is_ignored_may_hold_objects_of_any_class():
+    rows = FRAME.assign(own=[object() for _ in range(N)])
+    model = regressor(columns={"own": "ignore"}).fit(rows, Y)
+    np.testing.assert_array_equal(model.predict(rows), model.predict(FRAME))
+
+
 def test_kinds_of_files_are_declared_as_those_of_a_frame(tmp_path):
     frame = FRAME.assign(k=np.arange(N) % 4)
     pq.write_table(pa.Table.from_pandas(frame.assign(y=Y)), tmp_path / "rows.parquet")

@@ -6,7 +6,7 @@ infinity nowhere. Numbers of an array without missing values are never copied.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,8 @@ class TrainingRows(NamedTuple):
 def read_training_rows(X: Any, declared: Mapping[str, str]) -> TrainingRows:
     """Rows to fit, from an array or a frame, whose columns may be declared to be of some kind."""
     if is_table(X):
-        named, table = has_names(X), as_table(X)
+        ignored = [name for name, kind in declared.items() if kind == "ignore"]
+        named, table = has_names(X), read_frame(X, ignored)
         names = table.schema.names if named else number_columns(len(table.schema.names))
         table, types = table.rename_columns(names), list(map(name_type, table.schema.types))
         if declared or not all(map(is_plain, table.columns)):
@@ -62,7 +63,7 @@ def read_training_rows(X: Any, declared: Mapping[str, str]) -> TrainingRows:
 
 def encode_frame(encoder: TableEncoder, named: bool, X: Any) -> NDArray[Any]:
     """New rows of a frame as numbers, in whatever order its columns are if they have names."""
-    table = as_table(X)
+    table = as_table(X if not named else select_columns(X, encoder.read_names))
     if not named:
         check_width(encoder, len(table.schema.names))
         return encoder.encode(table.rename_columns(encoder.names))
@@ -93,6 +94,38 @@ def read_array(X: Any, check: Callable[[Any], Any]) -> NDArray[Any]:
             raise
         return A.astype(object)
     return array
+
+
+def select_columns(X: Any, names: Sequence[str]) -> Any:
+    """A frame of pandas or polars without other columns, which may hold whatever they like."""
+    module = type(X).__module__
+    if module.startswith("pandas"):
+        others = [label for label in X.columns if str(label) not in names]
+        return X.drop(columns=others) if others else X
+    if module.startswith("polars"):
+        return X.select([name for name in X.columns if name in names])
+    return X
+
+
+def read_frame(X: Any, ignored: Sequence[str]) -> Any:
+    """A frame as a table of Arrow, which may not know what is in a column that is ignored."""
+    try:
+        return as_table(X)
+    except ParameterError:
+        if not ignored:
+            raise
+        return as_table(without_objects(X, ignored))
+
+
+def without_objects(X: Any, names: Sequence[str]) -> Any:
+    """A frame of pandas or polars in which columns of these names hold nothing."""
+    module = type(X).__module__
+    there = [name for name in names if name in getattr(X, "columns", ())]
+    if there and module.startswith("pandas"):
+        return X.assign(**dict.fromkeys(there))
+    if there and module.startswith("polars"):
+        return X.with_columns(**dict.fromkeys(there))
+    return X
 
 
 def check_width(encoder: TableEncoder, width: int) -> None:
