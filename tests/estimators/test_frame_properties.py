@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parkrr import ParKRegressor
+from parkrr import Gaussian, ParKRegressor
 from parkrr.data import as_table, learn_frame_encoder, learn_numbers
 from parkrr.errors import ParameterError
 from parkrr.estimators.input_rows import encode_frame, read_training_rows
@@ -192,7 +192,7 @@ def test_a_column_of_another_kind_is_taken_or_refused_by_one_rule(values, data):
 @cases(100)
 @given(columns(most=2), st.data())
 def test_an_estimator_predicts_the_same_or_refuses_infinity(values, data):
-    model = ParKRegressor("gaussian", 1e-3, metric="standard", n_cells=1, blend=1, coarse=0)
+    model = ParKRegressor(Gaussian(), 1e-3, metric="standard", n_cells=1, blend=1, coarse=0)
     frame, plain, y = held(data.draw, values), plainest(values), np.arange(N * 1.0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "columns of X tell nothing")

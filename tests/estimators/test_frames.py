@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils import get_tags
 
 import datasets
-from parkrr import ParKClassifier, ParKRegressor, load, scan_parquet
+from parkrr import Gaussian, ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.data import TableEncoder, as_table, learn_frame_encoder
 from parkrr.errors import ParameterError
 
@@ -27,7 +27,7 @@ QUICK = {"metric": "standard", "n_cells": 1, "blend": 1, "coarse": 0, "random_st
 
 
 def regressor(**more):
-    return ParKRegressor("gaussian", 1e-3, **QUICK, **more)
+    return ParKRegressor(Gaussian(), 1e-3, **QUICK, **more)
 
 
 def with_missing(frame):

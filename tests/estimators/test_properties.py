@@ -74,6 +74,7 @@ def attempt(model, X, y, w=None):
     elsewhere = np.concatenate([X, X[::-1] * 1.5 + 1.0, np.zeros_like(X[:1])])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "n_cells=")
         try:
             return model.fit(X, y, w).predict(elsewhere), ""
         except ParKError as error:

@@ -181,7 +181,7 @@ def test_a_model_without_statistics_is_not_updated():
 
 
 def test_rows_never_learned_are_not_forgotten():
-    model = updatable().fit(X[:100], y[:100])
+    model = updatable(balance=False).fit(X[:100], y[:100])
     before, report = model.predict(X), model.report_
     with pytest.raises(ParameterError, match="900 of 1000 are not: row 100 was never learned"):
         model.forget(X, y)

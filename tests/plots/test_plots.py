@@ -172,7 +172,7 @@ def test_half_of_the_changes_is_counted_over_all_features(ax):
 
 
 def test_a_kernel_without_slopes_has_no_importances(ax):
-    linear = ParKRegressor(**{**SETTLED, "kernel": Linear()}).fit(*waves(100, 0))
+    linear = ParKRegressor(**{**SETTLED, "kernel": Linear(), "n_cells": 1}).fit(*waves(100, 0))
     assert "radial kernels" in plots.plot_importances(linear, ax=ax).texts[0].get_text()
 
 

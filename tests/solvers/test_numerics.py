@@ -66,6 +66,7 @@ def test_rows_that_are_all_zero_are_no_obstacle_to_a_linear_kernel():
     np.testing.assert_allclose(model.predict(X), 24.5)
 
 
+@pytest.mark.filterwarnings("ignore:n_cells=")
 def test_many_copies_of_one_row_cannot_be_split_and_are_not_lost():
     X = np.concatenate([np.zeros((900, 2)), rows_of(100, d=2).numpy()])
     model = plain(n_cells=5, random_state=0).fit(X, X.sum(1))
