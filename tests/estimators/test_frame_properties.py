@@ -88,13 +88,13 @@ VALUES = {
     "number": lambda rng: rng.choice(
         [-2.0, 0.0, 1.0, 3.5, *(rng.normal(size=N) * 1e4).round(1)], N
     ),
-    "boolean": lambda rng: rng.random(N) < 0.5,
+    "boolean": lambda rng: [True, False, *(rng.random(N - 2) < 0.5).tolist()],
     "datetime": lambda rng: [
         START + timedelta(seconds=int(s)) for s in rng.integers(10**8, size=N)
     ],
     "category": lambda rng: rng.choice(["red", "blue", "green", "02139"], N),
 }
-MISSING = ((), (0,), (3, 7, 8), tuple(range(1, N)))
+MISSING = ((), (2,), (3, 7, 8), tuple(range(2, N)))
 FRAMES = {
     "pandas": lambda frame: frame,
     "polars": lambda frame: pl.from_arrow(as_table(frame)),
@@ -102,7 +102,7 @@ FRAMES = {
 }
 
 
-def columns(most=3, kinds=tuple(VALUES)):
+def columns(most=2, kinds=tuple(VALUES)):
     """Columns by name: their kind, and values of which some may be missing but not all."""
     each = st.tuples(st.sampled_from(kinds), st.integers(0, 999), st.sampled_from(MISSING))
     return st.lists(each, min_size=1, max_size=most).map(fill)
@@ -190,7 +190,7 @@ def test_a_column_of_another_kind_is_taken_or_refused_by_one_rule(values, data):
 
 
 @cases(100)
-@given(columns(most=2), st.data())
+@given(columns(), st.data())
 def test_an_estimator_predicts_the_same_or_refuses_infinity(values, data):
     model = ParKRegressor(Gaussian(), 1e-3, metric="standard", n_cells=1, blend=1, coarse=0)
     frame, plain, y = held(data.draw, values), plainest(values), np.arange(N * 1.0)

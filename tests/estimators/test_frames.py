@@ -290,6 +290,11 @@ def test_spellings_of_a_missing_value_do_not_count():
     assert kinds_of(model) == {"price": "number"}
 
 
+def test_yes_beside_none_is_a_category():
+    frame = pd.DataFrame({"telephone": ["yes", "none", "none"] * (N // 3)})
+    assert kinds_of(regressor().fit(frame, Y)) == {"telephone": "category"}
+
+
 @pytest.mark.parametrize(
     ("values", "why"),
     [

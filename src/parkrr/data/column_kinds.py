@@ -138,6 +138,9 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
         return best
     if best == "number" and pc.any(pc.match_substring_regex(text, CODE)).as_py():
         return "category"
+    # Where "yes" stands beside "none" only, that is a category and not a missing value.
+    if best == "boolean" and not {0.0, 1.0} <= {*read_text(text, best).tolist()}:
+        return "category"
     return best if shares[best] >= READABLE else "category"
 
 

@@ -28,6 +28,7 @@ from parkrr.data.column_kinds import (
 )
 from parkrr.data.rows import mix_bits
 from parkrr.errors import ParameterError
+from parkrr.runtime import describe_count
 
 ONE_HOT = 20  # categories up to which each has a column of its own
 RARE = 10  # rows below which a category has none
@@ -147,9 +148,12 @@ class Category:
     @property
     def becomes(self) -> str:
         """What the column becomes."""
-        if self.by_target:
-            return f"means of the target and sizes of {len(self.values):,} categories"
-        return f"a column for each of {len(self.values):,} categories"
+        n = describe_count(len(self.values), "category", "categories")
+        return (
+            f"means of the target and sizes of {n}"
+            if self.by_target
+            else f"a column for each of {n}"
+        )
 
     @property
     def by_target(self) -> bool:
