@@ -72,6 +72,15 @@ class Radial(Kernel):
         """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d)."""
         return RadialBlock(self, Z, slope=True)
 
+    def with_slope(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """K (n, m) of rows X (n, d) and Z (m, d) and the slopes S (n, m), from one product."""
+        block = RadialBlock(self, Z)
+        squares = block.augment(X) @ block.fixed  # (n, m)
+        buffers = [squares.clone(), torch.empty_like(squares)]
+        K = self.profile(buffers[: self.n_buffers], no_underflow=False)
+        S = self.derivative([squares, torch.empty_like(squares)])
+        return K, S.mul_(2 * abs(self.coefficient))
+
     def distance(self, C: Tensor) -> KernelBlock:
         return InnerProductBlock(C, norms=True)
 
