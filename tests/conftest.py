@@ -10,6 +10,7 @@ SLOW = (
     "estimators/test_concurrency.py",
     "estimators/test_frame_properties.py",
     "estimators/test_fuzz.py",
+    "estimators/test_kernel_names.py",
     "estimators/test_mlflow.py",
     "estimators/test_properties.py",
     "estimators/test_sklearn.py",

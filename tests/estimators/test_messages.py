@@ -268,7 +268,8 @@ def test_fewer_cells_than_asked_for_come_with_a_warning_that_gives_the_reason():
 
 
 def test_without_balance_there_are_as_many_cells_as_asked_for():
-    assert regressor(n_cells=500, balance=False).fit(MANY, MANY[:, 0]).n_cells_ == 500
+    few = MANY[:200]
+    assert regressor(n_cells=50, balance=False).fit(few, few[:, 0]).n_cells_ == 50
 
 
 def test_copies_of_rows_that_make_fewer_cells_are_named_as_the_reason():

@@ -628,7 +628,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         A classifier takes its classes from `classes`, or from y if that is None. `split` decides
         which rows are validation rows.
         """
-        params, X = self.get_params(deep=False), collect(X)
+        params, X, y = self.get_params(deep=False), collect(X), collect(y)
         check_rows(X, y)
         target_names = list(X.target) if isinstance(X, ParquetTable) else name_columns(y)
         if updates:
