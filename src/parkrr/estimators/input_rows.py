@@ -45,8 +45,13 @@ class TrainingRows(NamedTuple):
 def read_training_rows(X: Any, declared: Mapping[str, str]) -> TrainingRows:
     """Rows to fit, from an array or a frame, whose columns may be declared to be of some kind."""
     if is_table(X):
+        named = has_names(X)
+        floats = None if declared else read_floats(X)
+        if floats is not None:
+            names = list(map(str, X.columns)) if named else number_columns(X.shape[1])
+            return TrainingRows(None, floats, names, list(map(str, X.dtypes)), named)
         ignored = [name for name, kind in declared.items() if kind == "ignore"]
-        named, table = has_names(X), read_frame(X, ignored)
+        table = read_frame(X, ignored)
         names = table.schema.names if named else number_columns(len(table.schema.names))
         table, types = table.rename_columns(names), list(map(name_type, table.schema.types))
         if declared or not all(map(is_plain, table.columns)):
@@ -63,6 +68,10 @@ def read_training_rows(X: Any, declared: Mapping[str, str]) -> TrainingRows:
 
 def encode_frame(encoder: TableEncoder, named: bool, X: Any) -> NDArray[Any]:
     """New rows of a frame as numbers, in whatever order its columns are if they have names."""
+    if named and encoder.takes_numbers and is_pandas(X) and list(X.columns) == encoder.names:
+        floats = read_floats(X)
+        if floats is not None:
+            return floats
     table = as_table(X if not named else select_columns(X, encoder.read_names))
     if not named:
         check_width(encoder, len(table.schema.names))
@@ -98,13 +107,27 @@ def read_array(X: Any, check: Callable[[Any], Any]) -> NDArray[Any]:
 
 def select_columns(X: Any, names: Sequence[str]) -> Any:
     """A frame of pandas or polars without other columns, which may hold whatever they like."""
-    module = type(X).__module__
-    if module.startswith("pandas"):
+    if is_pandas(X):
         others = [label for label in X.columns if str(label) not in names]
         return X.drop(columns=others) if others else X
-    if module.startswith("polars"):
+    if type(X).__module__.startswith("polars"):
         return X.select([name for name in X.columns if name in names])
     return X
+
+
+def read_floats(X: Any) -> NDArray[Any] | None:
+    """A frame of pandas as an array if all of it is finite floats of one type, else None.
+
+    A frame of 3 million rows and 10 columns takes 0.3 s, and 3 s through Arrow.
+    """
+    if not is_pandas(X) or not X.columns.is_unique or not X.size:
+        return None
+    [kind, *others] = set(X.dtypes)
+    if others or kind not in (np.float64, np.float32):
+        return None
+    A = np.ascontiguousarray(X.to_numpy())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return A if np.isfinite(A.sum()) else None
 
 
 def read_frame(X: Any, ignored: Sequence[str]) -> Any:
@@ -119,11 +142,10 @@ def read_frame(X: Any, ignored: Sequence[str]) -> Any:
 
 def without_objects(X: Any, names: Sequence[str]) -> Any:
     """A frame of pandas or polars in which columns of these names hold nothing."""
-    module = type(X).__module__
     there = [name for name in names if name in getattr(X, "columns", ())]
-    if there and module.startswith("pandas"):
+    if there and is_pandas(X):
         return X.assign(**dict.fromkeys(there))
-    if there and module.startswith("polars"):
+    if there and type(X).__module__.startswith("polars"):
         return X.with_columns(**dict.fromkeys(there))
     return X
 
@@ -141,11 +163,14 @@ def is_table(X: Any) -> bool:
     return is_frame(X) and len(getattr(X, "shape", (0, 0))) == 2 and not isinstance(X, np.ndarray)
 
 
+def is_pandas(X: Any) -> bool:
+    """Whether it is of pandas, which need not be installed."""
+    return type(X).__module__.startswith("pandas")
+
+
 def has_names(X: Any) -> bool:
     """Whether columns of a frame have names: in pandas, labels that are strings."""
-    if not type(X).__module__.startswith("pandas"):
-        return True
-    return any(isinstance(label, str) for label in X.columns)
+    return not is_pandas(X) or any(isinstance(label, str) for label in X.columns)
 
 
 def has_missing(A: NDArray[Any]) -> bool:
