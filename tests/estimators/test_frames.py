@@ -500,6 +500,15 @@ def test_partition_keys_of_files_may_come_from_pandas(tmp_path):
     )
 
 
+@pytest.mark.parametrize("guarantee", ["split", "jackknife+"])
+def test_a_guarantee_takes_a_frame_and_its_target_as_they_are(guarantee):
+    frame = with_missing(FRAME).assign(sky=TEXTS["sky"], note=[[k] for k in range(N)])
+    frame["spent"] = pd.to_timedelta(np.arange(N), unit="min")
+    model = regressor(guarantee=guarantee, columns={"note": "ignore"})
+    lower, upper = model.fit(frame, pd.Series(Y)).predict_interval(frame, 0.8)
+    assert (lower <= upper).all()
+
+
 # The page about columns.
 
 

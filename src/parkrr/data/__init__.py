@@ -21,8 +21,7 @@ from parkrr.data.encoded_table import (
     is_plain,
     learn_encoded_table,
     learn_frame_encoder,
-    read_divided,
-    read_table,
+    read_file_rows,
 )
 from parkrr.data.encoders import (
     FOLDS,

@@ -276,6 +276,8 @@ def as_strings(values: pa.ChunkedArray) -> pa.ChunkedArray:
     values = decode_dictionary(values)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
+    elif pa.types.is_duration(values.type):
+        values = values.cast(pa.int64())
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
 
 

@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from parkrr.data.column_kinds import as_numbers, as_strings, decode_dictionary, find_kinds
+from parkrr.data.column_kinds import (
+    as_numbers,
+    as_strings,
+    decode_dictionary,
+    family_of,
+    find_kinds,
+)
 from parkrr.data.encoders import (
     FOLDS,
     CategoryCounts,
@@ -305,25 +311,17 @@ def hash_table(table: pa.Table, Y: NDArray[Any]) -> NDArray[np.uint64]:
     """64 bits of each row of a table with targets Y (n, t), shape (n,)."""
     columns = [np.zeros(len(table))]
     for values in table.columns:
+        if not family_of(values.type):  # of a column that is ignored
+            continue
         coded = as_strings(values).combine_chunks().dictionary_encode()
         codes = [crc32(value.encode()) for value in coded.dictionary.to_pylist()]
         missing = len(codes)
         index = coded.indices.fill_null(missing).to_numpy(zero_copy_only=False)
         columns.append(np.array([*codes, -1.0])[index])
-    return hash_rows(torch.from_numpy(np.stack(columns, 1)), torch.from_numpy(Y))
+    return hash_rows(torch.from_numpy(np.stack(columns, 1)), as_tensor(Y))
 
 
-def read_table(table: ParquetTable) -> tuple[pa.Table, NDArray[Any], NDArray[Any] | None]:
-    """Features, targets (n,) or (n, t) and weights of all rows of files whose target is known."""
-    rows = pa.concat_tables(table.blocks(max(1, table.n_rows), table.columns))
-    Y = np.stack([as_numbers(rows[name], name) for name in table.target], 1)
-    w = None if table.weight is None else as_numbers(rows[table.weight], table.weight)
-    known = np.isfinite(Y).all(1) if w is None else np.isfinite(Y).all(1) & (w > 0)
-    rows, Y, w = rows.filter(pa.array(known)), Y[known], None if w is None else w[known]
-    return rows.select(list(table.features)), Y[:, 0] if Y.shape[1] == 1 else Y, w
-
-
-class DividedTable(NamedTuple):
+class FileRows(NamedTuple):
     """Rows of files in memory, with the columns that decide which are validation rows."""
 
     features: pa.Table
@@ -333,7 +331,7 @@ class DividedTable(NamedTuple):
     time: NDArray[Any] | None
 
 
-def read_divided(table: ParquetTable) -> DividedTable:
+def read_file_rows(table: ParquetTable) -> FileRows:
     """All rows of files whose target is known, with the columns of their groups or times."""
     more = [name for name in (table.groups, table.time) if name is not None]
     names = list(dict.fromkeys([*table.columns, *more]))
@@ -347,7 +345,7 @@ def read_divided(table: ParquetTable) -> DividedTable:
     def column(name: str | None) -> NDArray[Any] | None:
         return None if name is None else decode_dictionary(rows[name]).to_numpy()
 
-    return DividedTable(
+    return FileRows(
         rows.select(list(table.features)),
         targets[0] if len(targets) == 1 else np.stack(targets, 1),
         column(table.weight),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parkrr.data import ParquetTable, choose_rows, read_table
+from parkrr.data import ParquetTable, choose_rows, read_file_rows
 from parkrr.errors import ParameterError
 from parkrr.kernels import FeatureMap
 from parkrr.planning import open_choices, size_rows, stays_on_disk
@@ -63,7 +63,8 @@ def read_guaranteed(
             f"a pass over them would fit the rows that must be set aside. Raise max_memory, leave "
             f"checkpoint out, or fit some of the rows (scan_parquet(..., filter=...))"
         )
-    return read_table(source)
+    features, y, w, _, _ = read_file_rows(source)
+    return features, y, w
 
 
 def refuse_update(guarantee: str) -> None:

@@ -18,7 +18,7 @@ from parkrr.data import (
     collect,
     hold_out,
     naming_parameter,
-    read_divided,
+    read_file_rows,
 )
 from parkrr.errors import ParameterError
 from parkrr.estimators.input_rows import NUMERIC, encode_array, encode_frame, is_table, read_array
@@ -74,7 +74,7 @@ class ValidationSplit:
                 "are drawn at random; raise max_memory, leave checkpoint out, or fit some of the "
                 "rows (scan_parquet(..., filter=...))"
             )
-        features, y, w, groups, time = read_divided(table)
+        features, y, w, groups, time = read_file_rows(table)
         return features, y, w, cls(groups, time)
 
     def check_guarantee(self, guarantee: str) -> None:
