@@ -153,7 +153,16 @@ WEIGHTS = {
 
 # What is typed.
 
+READING = {
+    "--filter": ["a > 0", "a >", "y is null", "word == 'u'", "word > 1", "missing < 2", "", "flag"],
+    "--delimiter": [";", ",", "tab", "", ";;", "\\n", "é"],
+    "--decimal": [",", ".", ";", ""],
+    "--encoding": ["latin-1", "utf-16", "nonsense", "", "rot13"],
+    "--quote": ["'", '"', "", "''", ","],
+    "--comment": ["#", "", "##", "a", "1"],
+}
 OPTIONS = {
+    **READING,
     "--target": ["y", "y", "y", "label", "flag", "a,y", "y,y", "", "missing", "day"],
     "--features": ["a,b", "a", "a,a", "word", "day,a", "y", "missing", ",", "a,b,word,day"],
     "--weight": ["w", "w", "y", "missing", "word", ""],
@@ -176,6 +185,9 @@ OPTIONS = {
     "--unknown": [None, "1"],
 }
 ASKED = {
+    **READING,
+    "--keep-columns": [None],
+    "--force": [None],
     "--keys": ["a", "word", "missing", "prediction", "a,a", ","],
     "--outputs": ["prediction", "interval", "std", "novelty", "probability", "prediction,std", "x"],
     "--coverage": ["0.5", "0.9", "0", "1", "-1", "nan", "0.9999", "x"],

@@ -131,8 +131,9 @@ def test_what_is_given_is_not_recognised(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"delimiter": ";;"}, "delimiter must be one character, got ';;'"),
-        ({"delimiter": ""}, "delimiter must be one character, got ''"),
+        ({"delimiter": ";;"}, "delimiter must be one ASCII character, got ';;'"),
+        ({"delimiter": ""}, "delimiter must be one ASCII character, got ''"),
+        ({"quote": "é"}, "quote must be one ASCII character, got 'é'"),
         ({"decimal": ";"}, "decimal must be '.' or ',', got ';'"),
         ({"encoding": "latin-l"}, "such as .*, got 'latin-l'; did you mean 'latin-1'?"),
         ({"comment": "//"}, "comment must be at most one character, got '//'"),

@@ -69,13 +69,12 @@ class Dialect:
     def __post_init__(self) -> None:
         named = DELIMITER_NAMES.get(str(self.delimiter).lower(), self.delimiter)
         object.__setattr__(self, "delimiter", named)
-        for name in ("delimiter", "decimal", "quote", "comment"):
+        for name in ("delimiter", "decimal", "quote"):
             value = getattr(self, name)
-            most = "one character" if name != "comment" else "at most one character"
-            if value is not None and (len(value) != 1 or value in "\r\n"):
-                if name == "comment" and value == "":
-                    continue
-                raise ParameterError(f"{name} must be {most}, got {value!r}")
+            if value is not None and (len(value) != 1 or value in "\r\n" or not value.isascii()):
+                raise ParameterError(f"{name} must be one ASCII character, got {value!r}")
+        if self.comment is not None and (len(self.comment) > 1 or self.comment in ("\r", "\n")):
+            raise ParameterError(f"comment must be at most one character, got {self.comment!r}")
         if self.decimal not in (None, ".", ","):
             raise ParameterError(f"decimal must be '.' or ',', got {self.decimal!r}")
         try:

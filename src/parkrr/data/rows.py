@@ -303,9 +303,14 @@ def name_columns(y: Any) -> list[str] | None:
 def as_array(y: Any, name: str) -> NDArray[Any]:
     """A column, a frame or a sequence as an array."""
     try:
-        return np.asarray(collect(y))
+        array = np.asarray(collect(y))
     except (TypeError, ValueError) as error:
         raise ParameterError(f"{name} must be an array of one value a row: {error}") from error
+    if array.ndim == 0 and array.dtype.kind == "O":  # such as a sparse matrix
+        raise ParameterError(
+            f"{name} must be an array of one value a row, got {type(y).__name__}; convert it"
+        )
+    return array
 
 
 def as_plain(value: Any) -> Any:
