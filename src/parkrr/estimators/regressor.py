@@ -285,9 +285,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, d), a frame, or the result of :func:`parkrr.scan_parquet`
-            Features. A frame of pandas, polars or Arrow may have columns of categories
-            (strings), booleans, dates and times, and missing values. Files hold target and
-            weights as well.
+            Features. A frame of pandas, polars or Arrow may have columns of numbers, booleans,
+            dates, times and categories, or text that is one of these. Values may be missing
+            (NaN, None, NA) in arrays, frames and files; infinity is refused. Columns of a frame
+            go by name in any order in all later calls, and more columns are ignored. Files hold
+            target and weights as well.
         y : array-like of shape (n,) or (n, t), default=None
             Target, or t targets that are fitted together. It must be None for files.
         sample_weight : array-like of shape (n,), default=None
