@@ -95,7 +95,7 @@ class Scorer:
         self.coverage, self.most_rows = settings.coverage, settings.most_rows
         self.kinds = kinds_of(self.model)
         self.batch = batch_of(self.kinds, settings.most_rows)
-        something = 0.0 if self.model.columns_ is None else None
+        something = None if self.model.columns_.has_fills else 0.0
         self.columns(self.table([dict.fromkeys(self.kinds, something)]))  # fail early
 
     def __call__(self, body):
@@ -175,11 +175,12 @@ TIME = Kind(Time | None, "time of day or null", pa.time64("us"))
 
 def kinds_of(model):
     """Return the columns that a model expects, by name."""
-    if model.columns_ is None:  # fitted to numbers without missing values
-        names = getattr(model, "feature_names_in_", None)
-        numbers = [f"x{k}" for k in range(model.n_features_in_)] if names is None else names
-        return dict.fromkeys(numbers, NUMBER_ALWAYS)
-    return {column.name: kind_of(column) for column in model.columns_.columns}
+    columns = [
+        column for column in model.columns_.columns if column.width
+    ]  # none of an ignored one
+    if not model.columns_.has_fills:  # of an old file, which tells no medians
+        return {column.name: NUMBER_ALWAYS for column in columns}
+    return {column.name: kind_of(column) for column in columns}
 
 
 def kind_of(column):
