@@ -1,0 +1,220 @@
+"""The library beside LightGBM, CatBoost and XGBoost on tables with text, dates and missing values.
+
+    python benchmarks/tables.py                               # all tables, all that is installed
+    python benchmarks/tables.py --tables titanic ames --methods parkrr lightgbm
+
+Every fit has a process and 10 minutes of its own. A fifth of the rows are test rows, drawn with
+seed 0, with seeds 0, 1 and 2 below 3,000 rows; errors are means over them. The error is the RMSE
+over the standard deviation of the test target, 1 - AUC, or the rate of wrong classes. Trees get
+categories of pandas, and dates as seconds and calendar parts. Results are kept from run to run.
+"""
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+
+import datasets
+from recording import RESULTS, record
+
+LIMIT = 600  # seconds for a fit
+FEW_ROWS, SEEDS = 3000, (0, 1, 2)
+TABLES = [
+    "titanic",
+    "german",
+    "cnae9",
+    "insurance",
+    "leaf",
+    "gas",
+    "ames",
+    "credit_data",
+    "taxis",
+    "telco",
+    "melbourne",
+    "hotel_rates",
+    "calhousing",
+    "adult",
+    "diamonds",
+]
+
+
+def load(name, seed):
+    """Training and test rows of a table, and its task: "reg", "bin" or "multi"."""
+    table = pq.read_table(datasets.folder() / "tables" / f"{name}.parquet")
+    task = json.loads(table.schema.metadata[b"park"])["task"]
+    frame = table.to_pandas()
+    X, y = frame.drop(columns="target"), frame["target"].to_numpy()
+    stratify = None if task == "reg" else y
+    split = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=stratify)
+    return *split, task
+
+
+def prepare_for_trees(X, X_test):
+    """Text as categories of the training rows, dates as seconds and calendar parts."""
+    parts = {}
+    for name in X:
+        column, test = X[name], X_test[name]
+        if pd.api.types.is_datetime64_any_dtype(column):
+            for part in ("month", "day", "dayofweek", "hour"):
+                parts[f"{name}_{part}"] = tuple(getattr(c.dt, part) for c in (column, test))
+            column, test = (c.astype("int64") / 1e9 for c in (column, test))
+        elif not pd.api.types.is_numeric_dtype(column):
+            kind = pd.CategoricalDtype(sorted(column.dropna().astype(str).unique()))
+            column, test = (c.where(c.isna(), c.astype(str)).astype(kind) for c in (column, test))
+        parts[name] = column, test
+    return tuple(pd.DataFrame({name: pair[k] for name, pair in parts.items()}) for k in (0, 1))
+
+
+def fit_parkrr(X, y, X_test, task):
+    from parkrr import ParKClassifier, ParKRegressor
+
+    model = (ParKRegressor if task == "reg" else ParKClassifier)(random_state=0, progress=False)
+    return model.fit(X, y), X_test
+
+
+def fit_lightgbm(X, y, X_test, task):
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    X, X_test = prepare_for_trees(X, X_test)
+    model = (LGBMRegressor if task == "reg" else LGBMClassifier)(n_jobs=2, verbose=-1)
+    return model.fit(X, y), X_test
+
+
+def fit_lightgbm_1000(X, y, X_test, task):
+    from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
+
+    X, X_test = prepare_for_trees(X, X_test)
+    settings = {"n_estimators": 1000, "learning_rate": 0.05, "n_jobs": 2, "verbose": -1}
+    model = (LGBMRegressor if task == "reg" else LGBMClassifier)(**settings)
+    order = np.random.default_rng(0).permutation(len(X))
+    held_out, kept = order[: len(X) // 10], order[len(X) // 10 :]
+    stop = early_stopping(50, verbose=False)
+    validation = [(X.iloc[held_out], y[held_out])]
+    return model.fit(X.iloc[kept], y[kept], eval_set=validation, callbacks=[stop]), X_test
+
+
+def fit_catboost(X, y, X_test, task):
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    X, X_test = prepare_for_trees(X, X_test)
+    names = list(X.select_dtypes("category"))
+    X, X_test = (F.astype(dict.fromkeys(names, str)) for F in (X, X_test))
+    model = CatBoostRegressor if task == "reg" else CatBoostClassifier
+    model = model(cat_features=names, verbose=False, allow_writing_files=False, random_seed=0)
+    return model.fit(X, y), X_test
+
+
+def fit_xgboost(X, y, X_test, task):
+    from xgboost import XGBClassifier, XGBRegressor
+
+    X, X_test = prepare_for_trees(X, X_test)
+    model = (XGBRegressor if task == "reg" else XGBClassifier)(enable_categorical=True, n_jobs=2)
+    return model.fit(X, y if task == "reg" else pd.factorize(y, sort=True)[0]), X_test
+
+
+METHODS = {
+    "parkrr": (fit_parkrr, "parkrr"),
+    "lightgbm": (fit_lightgbm, "lightgbm"),
+    "lightgbm-1000": (fit_lightgbm_1000, "lightgbm"),
+    "catboost": (fit_catboost, "catboost"),
+    "xgboost": (fit_xgboost, "xgboost"),
+}
+
+
+def fit(table, method, seed):
+    """Print error and seconds of a fit."""
+    X, X_test, y, y_test, task = load(table, seed)
+    start = time.perf_counter()
+    model, X_test = METHODS[method][0](X, y, X_test, task)
+    seconds = time.perf_counter() - start
+    labels = np.unique(y)
+    if task == "reg":
+        error = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)) / y_test.std()
+    elif task == "bin":
+        error = 1 - roc_auc_score(y_test == labels[1], model.predict_proba(X_test)[:, 1])
+    else:
+        error = np.mean(labels[model.predict_proba(X_test).argmax(1)] != y_test)
+    print(json.dumps({"error": float(error), "seconds": seconds}))
+
+
+def run(table, method):
+    """Mean error and seconds over the seeds, or why there are none."""
+    rows = pq.read_metadata(datasets.folder() / "tables" / f"{table}.parquet").num_rows
+    parts = []
+    for seed in SEEDS if rows < FEW_ROWS else SEEDS[:1]:
+        command = [sys.executable, __file__, "--fit", table, method, str(seed)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=LIMIT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"more than {LIMIT} s"}
+        if done.returncode:
+            return {"failed": done.stderr.strip().splitlines()[-1][:200]}
+        parts.append(json.loads(done.stdout.splitlines()[-1]))
+    return {key: float(np.mean([part[key] for part in parts])) for key in ("error", "seconds")}
+
+
+def draw(results, methods, path):
+    """One row for each table: the error of each method over that of LightGBM with 1,000 trees."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 0.4 * len(results) + 1.2), layout="constrained")
+    shown = [t for t in results if "error" in results[t].get("lightgbm-1000", {})]
+    for method, marker in zip(methods, "os^Dv", strict=False):
+        known = [k for k, t in enumerate(shown) if "error" in results[t].get(method, {})]
+        ratios = [
+            results[shown[k]][method]["error"]
+            / max(results[shown[k]]["lightgbm-1000"]["error"], 1e-9)
+            for k in known
+        ]
+        axes.plot(ratios, known, marker, label=method, markersize=7, alpha=0.8)
+    axes.axvline(1, color="gray", linewidth=1)
+    axes.set_yticks(range(len(shown)), shown)
+    axes.invert_yaxis()
+    axes.set(xlabel="error over that of LightGBM with 1,000 trees", xscale="log")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=120)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="+", default=TABLES)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--fit", nargs=3, metavar=("TABLE", "METHOD", "SEED"))
+    given = parser.parse_args()
+    if given.fit:
+        table, method, seed = given.fit
+        fit(table, method, int(seed))
+        return
+    kept = RESULTS / "tables.json"
+    results = json.loads(kept.read_text())["results"] if kept.exists() else {}
+    for table in given.tables:
+        for method in given.methods:
+            if importlib.util.find_spec(METHODS[method][1]):
+                results.setdefault(table, {})[method] = run(table, method)
+                print(table, method, results[table][method], flush=True)
+    shown = [name for name in METHODS if any(name in cases for cases in results.values())]
+
+    def cell(case):
+        return f"{case['error']:.4f} ({case['seconds']:.0f} s)" if "error" in case else "-"
+
+    rows = [
+        [table, *(cell(results[table].get(name, {})) for name in shown)]
+        for table in TABLES
+        if table in results
+    ]
+    record("tables", results, "Tables with text and missing values", ["table", *shown], rows)
+    draw(results, shown, RESULTS / "tables.png")
+
+
+if __name__ == "__main__":
+    main()
