@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from parkrr import ParKRegressor
-from parkrr.inspection.importance import importances
 from parkrr.kernels import Gaussian
+from parkrr.park import feature_importances
 from plain import PLAIN
 
 
@@ -24,13 +24,13 @@ def test_importances_are_mean_squared_slopes_times_variances(changes):
         step = h * np.eye(3)[k]
         slopes.append((model.predict(X + step) - model.predict(X - step)) / (2 * h))
     expected = np.mean(np.square(slopes), axis=1) * X.var(0)
-    shares = importances(model.model_, torch.from_numpy(X)).numpy()
+    shares = feature_importances(model.model_, torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(shares, expected / expected.sum(), rtol=1e-4, atol=1e-7)
 
 
 def test_a_feature_without_effect_has_no_importance():
     X, model = fit(lambda X: 3 * X[:, 1])
-    shares = importances(model.model_, torch.from_numpy(X))
+    shares = feature_importances(model.model_, torch.from_numpy(X))
     assert shares[1] > 0.99
     assert float(shares.sum()) == pytest.approx(1)
 

@@ -62,7 +62,6 @@ from parkrr.estimators.input_rows import (
     warn_unused,
 )
 from parkrr.estimators.validation_split import ValidationSplit
-from parkrr.inspection import importance
 from parkrr.kernels import FeatureMap, Kernel, Radial
 from parkrr.out_of_core import (
     FilePredictor,
@@ -72,6 +71,7 @@ from parkrr.out_of_core import (
     write_predictions,
 )
 from parkrr.park import (
+    IMPORTANCE_ROWS,
     LIGHTEST_CELL,
     CellReport,
     CellStatistics,
@@ -79,9 +79,11 @@ from parkrr.park import (
     FitResult,
     FitSettings,
     Model,
+    add_cell_errors,
     check_target,
     choose_limits,
     compute_statistics,
+    feature_importances,
     fit_leaving_out,
     fit_park,
     forget_rows,
@@ -118,10 +120,9 @@ from parkrr.runtime import (
 )
 from parkrr.tuning import Chosen, TuningLog
 from parkrr.uncertainty import (
+    DIAGNOSTIC_ROWS,
     DiagnosticRows,
     Predictor,
-    add_cell_errors,
-    diagnostic_positions,
     drop_forgotten,
     mark_rows,
 )
@@ -667,7 +668,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             statistics = compute_statistics(self.model_, self.report_, outcome.blocks, *most)
             if self.validation_rows_:
                 left_out = outcome.result.left_out
-                kept = diagnostic_positions(left_out, outcome.settings.seed)
+                kept = left_out.draw_positions(DIAGNOSTIC_ROWS, outcome.settings.seed)
                 statistics = replace(statistics, validation=mark_rows(left_out.X[kept]))
             self.statistics_ = statistics
             self.seconds_["statistics"] = time.perf_counter() - start
@@ -812,15 +813,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.chosen_ = Chosen(params, [*log.tried, *bounds, *tried], log.seconds, uncertainty)
         self.__dict__.pop("feature_importances_", None)  # of an earlier fit
         if isinstance(settings.kernel, Radial):
-            importances = importance.importances(model, outcome.sample).cpu().numpy()
-            self.feature_importances_ = importances
+            self.feature_importances_ = feature_importances(model, outcome.sample).cpu().numpy()
         self.columns_ = columns = outcome.columns
         # Features are columns, not the numbers they become.
         self.n_features_in_ = len(columns.names)
         self.__dict__.pop("feature_names_in_", None)
         if outcome.named:
             self.feature_names_in_ = np.array(columns.names, dtype=object)
-        if hasattr(self, "feature_importances_"):
+        if hasattr(self, "feature_importances_") and not columns.takes_numbers:
             self.feature_importances_ = np.bincount(
                 columns.owners, self.feature_importances_, minlength=self.n_features_in_
             )
@@ -1058,7 +1058,7 @@ def describe_outcome(
         result=result,
         settings=settings,
         log=log,
-        sample=rows.sample(importance.ROWS, settings.seed).X,
+        sample=rows.sample(IMPORTANCE_ROWS, settings.seed).X,
         blocks=given.blocks(STATISTICS_ROWS),
         seconds={"partition": result.partition_seconds, "cells": result.cells_seconds},
         columns=columns,

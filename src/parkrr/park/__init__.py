@@ -28,6 +28,7 @@ from parkrr.park.cells import (
     CellResult,
     CellTask,
     LeaveOneOutRows,
+    add_cell_errors,
     choose_limits,
     fit_cell,
     include_targets,
@@ -42,4 +43,10 @@ from parkrr.park.incremental import (
     update_model,
     update_report,
 )
-from parkrr.park.model import Cell, CoarseModel, Model
+from parkrr.park.model import (
+    IMPORTANCE_ROWS,
+    Cell,
+    CoarseModel,
+    Model,
+    feature_importances,
+)

@@ -9,7 +9,7 @@ near them. No theory gives the width of a bound, so leave-one-out error chooses 
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -215,6 +215,14 @@ class LeaveOneOutRows:
         folds = np.random.default_rng(seed).permutation(number.max(initial=0) + 1)[number] % n_folds
         return folds
 
+    def draw_positions(self, count: int, seed: int) -> Tensor:
+        """Positions of at most so many rows, in order: a random sample of all rows."""
+        if self.added is None:
+            return draw_indices(len(self.Y), count, seed).sort().values.to(self.Y.device)
+        sample = (~self.added).nonzero()[:, 0]
+        kept = draw_indices(len(sample), count, seed).sort().values
+        return sample[kept.to(sample.device)]
+
     def predictions(self, model: Model, n_threads: int) -> Tensor:
         """The leave-one-out prediction of each row, shape (h, t)."""
         shares = model.cell_shares(self.X)
@@ -247,6 +255,21 @@ def join_left_out(model: Model, results: Sequence[CellResult], scale: float) -> 
         Y = Y + model.coarse(X)
     cell_of = torch.repeat_interleave(torch.tensor(counts, device=X.device))
     return LeaveOneOutRows(X, Y, w, cell_of, torch.cat(changes) * scale)
+
+
+def add_cell_errors(
+    report: list[CellReport], left_out: LeaveOneOutRows, predicted: Tensor
+) -> list[CellReport]:
+    """The report with the root mean squared error of the leave-one-out rows of each cell."""
+    w, Q = left_out.weights, len(report)
+    squares = (left_out.Y - predicted).square().mean(1) * w  # (h,)
+    rows = w.new_zeros(Q).index_add_(0, left_out.cell, w)
+    sums = w.new_zeros(Q).index_add_(0, left_out.cell, squares)
+    errors = (sums / rows).sqrt().tolist()
+    return [
+        replace(cell, error=None if n == 0 else error)
+        for cell, n, error in zip(report, rows.tolist(), errors, strict=True)
+    ]
 
 
 # Bounds of predictions.

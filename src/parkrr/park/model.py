@@ -21,11 +21,15 @@ from parkrr.kernels import (
     FeatureMap,
     Kernel,
     KernelBlock,
+    Radial,
+    apply_matrix,
     block_rows,
     depends_on_batch,
+    gradients,
+    measure_features,
     multiply,
 )
-from parkrr.partition import HARD, Blend, CellShares
+from parkrr.partition import HARD, Blend, CellShares, assign
 from parkrr.runtime import map_on_threads, torch_threads
 
 # Bytes of features that are evaluated together: enough that a cell gets hundreds of its rows in one
@@ -37,6 +41,8 @@ PIECE_ROWS = 2**14  # of leave-one-out and validation rows
 # Rounding of predictions in float32, of the spread of predictions in a cell, on so many rows. Where
 # rows depend on their batch, the worst of many rows changes by up to five times this.
 LARGEST_ROUNDING, COMPARED_ROWS = 2e-6, 16
+IMPORTANCE_ROWS = 2000  # at which gradients are taken
+FAR = 1e3  # spreads of a feature, beyond which rows do not count
 
 
 @dataclass(frozen=True)
@@ -426,3 +432,31 @@ class Workspace:
             size = max(rows, kernel_block.block_rows(2**30)) * m
             self.flat = [kernel_block.fixed.new_empty(size) for _ in range(kernel_block.n_buffers)]
         return [buffer.as_strided((rows, m), (m, 1)) for buffer in self.flat]
+
+
+def feature_importances(model: Model, X: Tensor) -> Tensor:
+    """The mean squared slope along each feature times its variance, (d,), with sum one.
+
+    Slopes are those of the nearest cell and the coarse level at raw rows X (n, d), of a model
+    with a radial kernel. A feature and its normal scores count together. Rows far from all others,
+    where a slope is zero up to the rounding of their coordinates, do not count.
+    """
+    assert isinstance(model.kernel, Radial)
+    Z, coarse = model.map_rows(X), model.coarse
+    G = Z.new_zeros(len(model.intercept), *Z.shape)  # (t, n, e)
+    if coarse is not None and isinstance(coarse.kernel, Radial):
+        G += gradients(coarse.kernel, coarse.weights, coarse.centers, Z)
+    cell_of = assign(model.kernel, Z, model.centroids)
+    for q in sorted(set(cell_of.tolist())):
+        rows = cell_of == q
+        G[:, rows] += gradients(model.kernel, model.weights[q], model.centers[q], Z[rows]).to(G)
+    G = G.double()
+    if model.metric.matrix is not None:
+        G = apply_matrix(G, model.metric.matrix.to(G).t())  # by columns, before the matrix
+    columns = model.metric.columns(X, torch.float64) if model.metric.origin is not None else X
+    columns = columns.double()
+    origin, scale = measure_features(columns)  # (e,) each
+    near = ((columns - origin).abs() * scale <= FAR).all(1)
+    changes = G[:, near].square().sum((0, 1)) * columns[near].var(0, correction=0)  # (e,)
+    scores = changes.reshape(-1, X.shape[1]).sum(0)
+    return scores / scores.sum().clamp_min(1e-300)

@@ -9,18 +9,16 @@ from parkrr.uncertainty.calibration import (
 )
 from parkrr.uncertainty.conformal import ConformalScores
 from parkrr.uncertainty.diagnostic_rows import (
-    COVERAGE,
     DiagnosticRows,
-    add_cell_errors,
     classification_rows,
-    diagnostic_positions,
     drop_forgotten,
     mark_rows,
-    regression_rows,
     rows_from_tensors,
     rows_to_tensors,
 )
 from parkrr.uncertainty.intervals import (
+    COVERAGE,
+    DIAGNOSTIC_ROWS,
     FOLDS,
     FORMER_POWER,
     LEVELS,
@@ -29,6 +27,7 @@ from parkrr.uncertainty.intervals import (
     Posterior,
     calibrate_intervals,
     learn_intervals,
+    regression_rows,
     schur_complement,
 )
 from parkrr.uncertainty.jackknife import JackknifePlus, keep_leave_one_out_fits

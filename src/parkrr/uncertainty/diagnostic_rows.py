@@ -8,39 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import Block, class_indices, draw_indices
-from parkrr.park import CellReport, CellStatistics, LeaveOneOutRows, Model
+from parkrr.data import Block, class_indices
+from parkrr.park import CellStatistics, LeaveOneOutRows, Model
 from parkrr.uncertainty.calibration import Calibration
-from parkrr.uncertainty.intervals import Intervals
+from parkrr.uncertainty.intervals import DIAGNOSTIC_ROWS
 
-ROWS = 2000
-COVERAGE = 0.9  # of their intervals, if there are enough rows to estimate their ends
 DiagnosticRows = dict[str, NDArray[Any]]
 LABELS = ("truth", "predicted")  # of a classification: a file holds their numbers
 PREFIX = "held_out."  # in a model file
 MARKS = (1.0, 2**0.5, 3**0.5)  # frequencies of the directions by which rows are found again
 SAME = 1e-5  # of its length, that a row in float32 may have moved in another batch
-
-
-def regression_rows(
-    model: Model,
-    left_out: LeaveOneOutRows,
-    predicted: Tensor,
-    intervals: Intervals,
-    v: Tensor,
-    seed: int,
-) -> DiagnosticRows:
-    """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows.
-
-    `v` are the Schur complements of the rows in fits without them, (h,).
-    """
-    kept = diagnostic_positions(left_out, seed)
-    mean = predicted[kept]
-    columns = {"cell": left_out.cell[kept], "truth": left_out.Y[kept], "predicted": mean}
-    if intervals.largest_coverage >= COVERAGE:
-        off = intervals.end_offsets(model, left_out.X[kept], COVERAGE, v[kept])  # (h, t, 2)
-        columns |= {"lower": mean + off[..., 0], "upper": mean + off[..., 1]}
-    return {name: values.cpu().numpy() for name, values in columns.items()}
 
 
 def classification_rows(
@@ -51,7 +28,7 @@ def classification_rows(
     seed: int,
 ) -> DiagnosticRows:
     """Cell, label, predicted label and its probability ("confidence") of some rows."""
-    kept = diagnostic_positions(left_out, seed)
+    kept = left_out.draw_positions(DIAGNOSTIC_ROWS, seed)
     P = calibration.probabilities(predicted[kept].cpu().numpy())  # (h, k)
     truth = class_indices(left_out.Y[kept].cpu().numpy(), len(classes))
     return {
@@ -60,15 +37,6 @@ def classification_rows(
         "predicted": classes[P.argmax(1)],
         "confidence": P.max(1),
     }
-
-
-def diagnostic_positions(left_out: LeaveOneOutRows, seed: int) -> Tensor:
-    """Which of the leave-one-out rows are kept, in order: a random sample of all rows."""
-    if left_out.added is None:
-        return draw_indices(len(left_out.Y), ROWS, seed).sort().values.to(left_out.Y.device)
-    sample = (~left_out.added).nonzero()[:, 0]
-    kept = draw_indices(len(sample), ROWS, seed).sort().values
-    return sample[kept.to(sample.device)]
 
 
 def mark_rows(X: Tensor) -> Tensor:
@@ -109,21 +77,6 @@ def drop_forgotten(
         kept[some[same.argmax()]] &= not same.any()
     rows = {name: values[kept] for name, values in rows.items()}
     return replace(statistics, validation=statistics.validation[torch.from_numpy(kept)]), rows
-
-
-def add_cell_errors(
-    report: list[CellReport], left_out: LeaveOneOutRows, predicted: Tensor
-) -> list[CellReport]:
-    """The report with the root mean squared error of the leave-one-out rows of each cell."""
-    w, Q = left_out.weights, len(report)
-    squares = (left_out.Y - predicted).square().mean(1) * w  # (h,)
-    rows = w.new_zeros(Q).index_add_(0, left_out.cell, w)
-    sums = w.new_zeros(Q).index_add_(0, left_out.cell, squares)
-    errors = (sums / rows).sqrt().tolist()
-    return [
-        replace(cell, error=None if n == 0 else error)
-        for cell, n, error in zip(report, rows.tolist(), errors, strict=True)
-    ]
 
 
 def rows_to_tensors(rows: DiagnosticRows, classes: NDArray[Any] | None) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ need none, and give an upper bound.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,6 +51,8 @@ COMPARED_COVERAGE = 0.9  # at which scales are compared
 LARGEST_INFLATION = 3.0
 NEIGHBOURS = 32
 BLOCK_ROWS = 1000  # each with the kernel matrix of its neighbours: 9 MB
+DIAGNOSTIC_ROWS = 2000  # leave-one-out rows that a model keeps
+COVERAGE = 0.9  # of their intervals, if there are enough rows to estimate their ends
 JITTER = 1e-8  # relative, for equal rows among the neighbours
 
 
@@ -321,6 +323,27 @@ def calibrate_intervals(
         expected = np.array(sizes) * (len(R) / sum(sizes))
         group_of_cell = group_cells(model.centroids, expected, GROUP_ROWS)
     return replace(intervals, scores=calibrate(name, R, w, cell, group_of_cell))
+
+
+def regression_rows(
+    model: Model,
+    left_out: LeaveOneOutRows,
+    predicted: Tensor,
+    intervals: Intervals,
+    v: Tensor,
+    seed: int,
+) -> dict[str, NDArray[Any]]:
+    """Cell, truth, prediction (h, t) and ends of the 0.9 interval of some rows.
+
+    `v` are the Schur complements of the rows in fits without them, (h,).
+    """
+    kept = left_out.draw_positions(DIAGNOSTIC_ROWS, seed)
+    mean = predicted[kept]
+    columns = {"cell": left_out.cell[kept], "truth": left_out.Y[kept], "predicted": mean}
+    if intervals.largest_coverage >= COVERAGE:
+        off = intervals.end_offsets(model, left_out.X[kept], COVERAGE, v[kept])  # (h, t, 2)
+        columns |= {"lower": mean + off[..., 0], "upper": mean + off[..., 1]}
+    return {name: values.cpu().numpy() for name, values in columns.items()}
 
 
 def choice_inflation(n: float, k: int) -> float:
