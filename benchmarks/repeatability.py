@@ -3,7 +3,7 @@
     python benchmarks/repeatability.py [elevators airline_nyc13 ames adult]
 
 Each fit has default parameters and runs in a process of its own. Models are compared by a digest of
-all their tensors and of their predictions.
+all their tensors and of their predictions. Results are kept from run to run.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sklearn.model_selection import train_test_split
 
 import datasets
-from recording import record
+from recording import RESULTS, record
 
 NAMES = ("elevators", "airline_nyc13", "ames", "adult")
 MOST_ROWS = 20_000
@@ -80,9 +80,13 @@ def run_case(name, cores, busy):
 
 
 def main(names):
-    results = {
-        name: {case: run_case(name, *given) for case, given in CASES.items()} for name in names
-    }
+    kept = RESULTS / "repeatability.json"
+    results = json.loads(kept.read_text())["results"] if kept.exists() else {}
+    for name in names:
+        results[name] = {}
+        for case, given in CASES.items():
+            results[name][case] = run_case(name, *given)
+            print(name, case, results[name][case], flush=True)
     rows = []
     for name, cases in results.items():
         digests = {each["digest"] for each in cases.values()}

@@ -63,12 +63,13 @@ def prepare_for_trees(X, X_test):
     for name in X:
         column, test = X[name], X_test[name]
         if pd.api.types.is_datetime64_any_dtype(column):
-            for part in ("month", "day", "dayofweek", "hour"):
+            for part in ("month", "day", "day_of_week", "hour"):
                 parts[f"{name}_{part}"] = tuple(getattr(c.dt, part) for c in (column, test))
             column, test = (c.astype("int64") / 1e9 for c in (column, test))
         elif not pd.api.types.is_numeric_dtype(column):
             kind = pd.CategoricalDtype(sorted(column.dropna().astype(str).unique()))
-            column, test = (c.where(c.isna(), c.astype(str)).astype(kind) for c in (column, test))
+            codes = (kind.categories.get_indexer(c.astype(str)) for c in (column, test))
+            column, test = (pd.Categorical.from_codes(k, dtype=kind) for k in codes)
         parts[name] = column, test
     return tuple(pd.DataFrame({name: pair[k] for name, pair in parts.items()}) for k in (0, 1))
 
@@ -106,7 +107,8 @@ def fit_catboost(X, y, X_test, task):
 
     X, X_test = prepare_for_trees(X, X_test)
     names = list(X.select_dtypes("category"))
-    X, X_test = (F.astype(dict.fromkeys(names, str)) for F in (X, X_test))
+    words = {n: lambda F, n=n: F[n].astype(object).fillna("missing").astype(str) for n in names}
+    X, X_test = X.assign(**words), X_test.assign(**words)
     model = CatBoostRegressor if task == "reg" else CatBoostClassifier
     model = model(cat_features=names, verbose=False, allow_writing_files=False, random_seed=0)
     return model.fit(X, y), X_test
