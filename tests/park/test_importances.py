@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from parkrr import ParKRegressor
-from parkrr.kernels import Gaussian
-from parkrr.park import feature_importances
+from parkrr.kernels import FeatureMap, Gaussian
+from parkrr.park import Model, feature_importances
 from plain import PLAIN
 
 
@@ -45,3 +45,13 @@ def test_a_wild_value_leaves_importances(kernel, wild):
     X[0, 1] = wild
     found = ParKRegressor(**settings).fit(X, y).feature_importances_
     np.testing.assert_allclose(found, usual, atol=0.02)
+
+
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_a_matrix_of_one_feature_has_importance_one(n_targets):
+    X = torch.linspace(0, 1, 50, dtype=torch.float64)[:, None]
+    metric = FeatureMap(matrix=torch.full((1, 1), 2.0, dtype=torch.float64))
+    weights = torch.ones(50, n_targets, dtype=torch.float64)
+    intercept = torch.zeros(n_targets, dtype=torch.float64)
+    model = Model(Gaussian(1.0), metric, 2 * X[:1], [2 * X], [weights], intercept)
+    assert feature_importances(model, X).tolist() == [1.0]

@@ -87,9 +87,9 @@ def balance(model: FittedEstimator) -> Balance:
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, inspection
+    >>> from parkrr import Gaussian, ParKRegressor, inspection
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> inspection.balance(model).rows
     400
     """
@@ -125,9 +125,9 @@ def cell_table(model: FittedEstimator) -> list[dict[str, Any]]:
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, inspection
+    >>> from parkrr import Gaussian, ParKRegressor, inspection
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> round(sum(cell["share"] for cell in inspection.cell_table(model)), 6)
     1.0
     """
@@ -158,9 +158,9 @@ def errors_by_cell(model: FittedEstimator, X: Any, y: ArrayLike) -> list[dict[st
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, inspection
+    >>> from parkrr import Gaussian, ParKRegressor, inspection
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> round(inspection.errors_by_cell(model, X, X[:, 0] + 1)[0]["bias"], 2)
     -1.0
     """
@@ -207,9 +207,9 @@ def worst_rows(
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, inspection
+    >>> from parkrr import Gaussian, ParKRegressor, inspection
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> y = X[:, 0].copy()
     >>> y[7] = 5
     >>> inspection.worst_rows(model, X, y, count=1)[0]["index"]
@@ -270,9 +270,9 @@ def border_jumps(model: FittedEstimator, X: Any) -> BorderJumps:
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, inspection
+    >>> from parkrr import Gaussian, ParKRegressor, inspection
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> inspection.border_jumps(model, X).high < 0.1
     True
     """
@@ -334,9 +334,9 @@ def theory_of(model: FittedEstimator, X: Any, n_rows: int = 1000, random_state: 
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, inspection
+    >>> from parkrr import Gaussian, ParKRegressor, inspection
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> 0 < inspection.theory_of(model, X, n_rows=100).cosine <= 1
     True
     """

@@ -37,11 +37,11 @@ def leading_plane(model: FittedEstimator) -> Plane:
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor
+    >>> from parkrr import Gaussian, ParKRegressor
     >>> from parkrr.inspection.projection import leading_plane
     >>> X = np.random.default_rng(0).normal(size=(400, 3)) * [1, 9, 3]
     >>> known = {"metric": "euclidean", "blend": 1, "coarse": 0}
-    >>> leading_plane(ParKRegressor("gaussian", 1e-6, **known).fit(X, X[:, 0])).features
+    >>> leading_plane(ParKRegressor(Gaussian(), 1e-6, **known).fit(X, X[:, 0])).features
     ['x1', 'x2']
     """
     Z = torch.cat([centers.double() for centers in check_fitted(model).model_.centers])

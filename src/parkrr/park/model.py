@@ -452,7 +452,8 @@ def feature_importances(model: Model, X: Tensor) -> Tensor:
         G[:, rows] += gradients(model.kernel, model.weights[q], model.centers[q], Z[rows]).to(G)
     G = G.double()
     if model.metric.matrix is not None:
-        G = apply_matrix(G, model.metric.matrix.to(G).t())  # by columns, before the matrix
+        matrix = model.metric.matrix.to(G).t()  # to columns, before the matrix
+        G = apply_matrix(G.flatten(0, 1), matrix).view_as(G)
     columns = model.metric.columns(X, torch.float64) if model.metric.origin is not None else X
     columns = columns.double()
     origin, scale = measure_features(columns)  # (e,) each

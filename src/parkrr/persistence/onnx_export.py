@@ -67,10 +67,10 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
     Examples
     --------
     >>> import numpy as np, onnxruntime, tempfile
-    >>> from parkrr import ParKRegressor
+    >>> from parkrr import Gaussian, ParKRegressor
     >>> from parkrr.persistence.onnx_export import to_onnx
     >>> X = np.linspace(0, 6, 200)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6).fit(X, np.sin(X[:, 0]))
+    >>> model = ParKRegressor(Gaussian(), 1e-6).fit(X, np.sin(X[:, 0]))
     >>> path = tempfile.mkdtemp() + "/sine.onnx"
     >>> to_onnx(model, path)
     >>> [y] = onnxruntime.InferenceSession(path).run(["prediction"], {"X": X[:3]})

@@ -61,9 +61,9 @@ def plot_cell_sizes(model: FittedEstimator, *, ax: "Axes | None" = None) -> "Axe
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, plots
+    >>> from parkrr import Gaussian, ParKRegressor, plots
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> plots.plot_cell_sizes(model).get_ylabel()
     'rows'
     """
@@ -105,9 +105,9 @@ def plot_error_by_cell(
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, plots
+    >>> from parkrr import Gaussian, ParKRegressor, plots
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> plots.plot_error_by_cell(model, X, X[:, 0]).get_ylabel()
     'root mean squared error'
     """
@@ -161,10 +161,10 @@ def plot_partition(model: FittedEstimator, X: Any = None, *, ax: "Axes | None" =
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, plots
+    >>> from parkrr import Gaussian, ParKRegressor, plots
     >>> X = np.random.default_rng(0).normal(size=(400, 2)) * [5, 1]
     >>> known = {"metric": "euclidean", "blend": 1, "coarse": 0}
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, **known).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, **known).fit(X, X[:, 0])
     >>> plots.plot_partition(model, X).get_ylabel()
     'direction 2 (4%), mostly x1'
     """
@@ -265,9 +265,9 @@ def plot_importances(model: FittedEstimator, *, ax: "Axes | None" = None) -> "Ax
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, plots
+    >>> from parkrr import Gaussian, ParKRegressor, plots
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> [label.get_text() for label in plots.plot_importances(model).get_yticklabels()]
     ['x0', 'x1']
     """
@@ -324,9 +324,9 @@ def plot_predictions(
     Examples
     --------
     >>> import numpy as np
-    >>> from parkrr import ParKRegressor, plots
+    >>> from parkrr import Gaussian, ParKRegressor, plots
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0).fit(X, X[:, 0])
     >>> plots.plot_predictions(model).get_xlabel()
     'prediction'
     """

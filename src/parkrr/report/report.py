@@ -62,10 +62,10 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
     --------
     >>> import tempfile, numpy as np
     >>> from pathlib import Path
-    >>> from parkrr import ParKRegressor
+    >>> from parkrr import Gaussian, ParKRegressor
     >>> from parkrr.report import write_report
     >>> X = np.linspace(0, 1, 400)[:, None]
-    >>> model = ParKRegressor("gaussian", 1e-6, n_cells=1, blend=1, coarse=0).fit(X, X[:, 0])
+    >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=1, blend=1, coarse=0).fit(X, X[:, 0])
     >>> path = Path(tempfile.mkdtemp(), "report.html")
     >>> write_report(model, path)
     >>> path.read_text().startswith("<!doctype html>")
