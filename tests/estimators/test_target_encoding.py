@@ -69,7 +69,7 @@ def test_files_and_a_frame_give_the_same_model(tmp_path):
 
 
 def test_rows_encoded_by_their_targets_cannot_be_forgotten():
-    frame, y = noise(1000, seed=0)
+    frame, y = noise(4000, seed=0)
     settings = SETTINGS | {"penalty": 1e-2, "keep_statistics": True}
     model = ParKRegressor(**settings).fit(frame, y)
     with pytest.raises(ParameterError, match="are encoded by their targets"):
