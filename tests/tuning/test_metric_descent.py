@@ -11,14 +11,13 @@ from parkrr.kernels import Gaussian, Matern
 from parkrr.kernels.feature_map import apply_matrix
 from parkrr.runtime.engine import LocalEngine
 from parkrr.tuning.metric_descent import (
-    RIDGE_OF_FLOAT32,
     Adam,
     LocalBatch,
     MetricDescent,
 )
 from reference import finite_differences, kernel_matrix, refit_squares
 
-RIDGE = 0.009  # of float64
+RIDGE = 0.3
 
 
 def batch(weighted):
@@ -44,22 +43,13 @@ def test_slopes_are_those_of_finite_differences(weighted, matrix):
     rows = batch(weighted)
     slopes = rows.slopes(Gaussian(1.0), torch.from_numpy(matrix), RIDGE)
     by_matrix = finite_differences(lambda A: validation_error(rows, A, RIDGE), matrix)
-    np.testing.assert_allclose(slopes.by_matrix, by_matrix, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slopes.by_matrix, by_matrix, rtol=1e-5, atol=1e-7)
     by_ridge = finite_differences(
         lambda log: validation_error(rows, matrix, np.exp(log[0])), np.log([RIDGE])
     )
     assert slopes.by_ridge == pytest.approx(by_ridge[0], rel=1e-5)
     error = validation_error(rows, matrix, RIDGE)
     assert slopes.squares / slopes.weight == pytest.approx(error)
-
-
-def test_slopes_in_float32_are_those_of_float64_to_a_thousandth():
-    rows, matrix = batch(weighted=True), torch.full((3,), 0.7, dtype=torch.float64)
-    single = rows.slopes(Matern(1.0), matrix, RIDGE_OF_FLOAT32)
-    double = rows.slopes(Matern(1.0), matrix, RIDGE_OF_FLOAT32 * (1 - 1e-9))
-    torch.testing.assert_close(single.by_matrix, double.by_matrix, rtol=1e-3, atol=1e-5)
-    assert single.by_ridge == pytest.approx(double.by_ridge, rel=1e-3)
-    assert single.squares == pytest.approx(double.squares, rel=1e-4)
 
 
 def test_slopes_of_a_system_that_cannot_be_solved_are_not_finite():

@@ -131,6 +131,7 @@ def test_a_fixed_lengthscale_is_kept():
 
 @pytest.mark.parametrize("n", [1, 2, 3, 20])
 @pytest.mark.parametrize("changes", [{"metric": "learned"}, {"n_cells": 10, "balance": False}])
+@pytest.mark.filterwarnings("ignore:n_cells=10 gave")
 def test_a_handful_of_rows_can_be_fitted(n, changes):
     X, y = ridge_function(20)
     model = ParKRegressor(**changes, **AUTO).fit(X[:n], y[:n])
