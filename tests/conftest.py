@@ -6,11 +6,13 @@ import datasets
 # Files whose tests take seconds each. `pytest -m "not slow"` skips them and takes three minutes.
 SLOW = (
     "cli/test_cli.py",
+    "data/test_csv_dialects.py",
     "data/test_storage.py",
     "estimators/test_concurrency.py",
     "estimators/test_frame_properties.py",
     "estimators/test_fuzz.py",
     "estimators/test_kernel_names.py",
+    "estimators/test_messages.py",
     "estimators/test_mlflow.py",
     "estimators/test_properties.py",
     "estimators/test_sklearn.py",
