@@ -68,6 +68,7 @@ from parkrr.data.rows import (
     has_copies,
     hash_rows,
     is_frame,
+    is_pandas,
     join_blocks,
     merge_copies,
     name_columns,

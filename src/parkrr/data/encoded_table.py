@@ -39,6 +39,7 @@ from parkrr.data.rows import (
     Block,
     as_tensor,
     hash_rows,
+    is_pandas,
     join_blocks,
 )
 from parkrr.data.targets import NO_TARGET, Target
@@ -219,8 +220,7 @@ def count_slice(
 def as_table(X: Any) -> pa.Table:
     """A frame of pandas, polars or Arrow as a table; the index of pandas is not a column."""
     try:
-        pandas = type(X).__module__.startswith("pandas")
-        table = read_pandas(X) if pandas else pa.table(X)
+        table = read_pandas(X) if is_pandas(X) else pa.table(X)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise ParameterError(f"X must be a frame that Arrow can read: {error}") from error
     columns = [without_views(column) for column in table.columns]

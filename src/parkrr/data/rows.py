@@ -202,6 +202,11 @@ class ArraySource:
 # Users' arrays.
 
 
+def is_pandas(X: Any) -> bool:
+    """Whether it is of pandas, which need not be installed."""
+    return type(X).__module__.startswith("pandas")
+
+
 def is_frame(X: Any) -> bool:
     """Whether Arrow can read it as a table, as it can frames of pandas and polars."""
     return hasattr(X, "__arrow_c_stream__")

@@ -18,6 +18,7 @@ from parkrr.data import (
     array_as_table,
     as_table,
     is_frame,
+    is_pandas,
     is_plain,
     name_type,
     naming_parameter,
@@ -161,11 +162,6 @@ def check_width(encoder: TableEncoder, width: int) -> None:
 def is_table(X: Any) -> bool:
     """Whether it is a frame and not one column of it."""
     return is_frame(X) and len(getattr(X, "shape", (0, 0))) == 2 and not isinstance(X, np.ndarray)
-
-
-def is_pandas(X: Any) -> bool:
-    """Whether it is of pandas, which need not be installed."""
-    return type(X).__module__.startswith("pandas")
 
 
 def has_names(X: Any) -> bool:

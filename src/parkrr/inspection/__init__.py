@@ -1,4 +1,4 @@
-"""Facts about a fitted estimator: cells, errors, borders, theory, feature importance."""
+"""Facts about a fitted estimator: cells, errors, borders, theory."""
 
 from parkrr.inspection.diagnostics import (
     FittedEstimator,

@@ -12,6 +12,7 @@ of the prior variance. All centres of a cell would need m_q^2 numbers in the mod
 need none, and give an upper bound.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -396,21 +397,18 @@ def left_out_complements(
     if groups is None:
         X, cell = left_out.X, left_out.cell
         return cell_schur_complements(model, X, cell, noise, True, n_threads)
-    out = torch.empty(len(left_out.X), dtype=torch.float64, device=left_out.X.device)
 
-    def fill(task: tuple[int, Tensor]) -> None:
-        q, index = task  # rows of a cell, in whatever group
+    def complements(q: int, index: Tensor) -> Tensor:
         X, Z, group = left_out.X[index], model.centers[q], groups[index]
         _, number = torch.unique(torch.cat([X, Z.to(X)]), dim=0, return_inverse=True)
+        v = torch.empty(len(X), dtype=torch.float64, device=X.device)
         for g in group.unique().tolist():  # type: ignore[no-untyped-call]
             own = group == g
             others = Z[~torch.isin(number[len(X) :], number[: len(X)][own])]
-            out[index[own]] = schur_complement(model.kernel, X[own], others, float(noise[q]), False)
+            v[own] = schur_complement(model.kernel, X[own], others, float(noise[q]), False)
+        return v
 
-    order, counts = group_by_cell(left_out.cell, len(model.centroids))
-    tasks = [(q, rows) for q, rows in enumerate(torch.split(order, counts)) if len(rows)]
-    map_on_threads(fill, tasks, n_threads)
-    return out
+    return compute_by_cell(complements, left_out.cell, len(model.centroids), n_threads)
 
 
 def learn_scale(
@@ -515,13 +513,23 @@ def cell_schur_complements(
     n_threads: int = 1,
 ) -> Tensor:
     """Schur complements of mapped rows X (n, e) in cells (n,) with that noise (Q,), shape (n,)."""
-    order, counts = group_by_cell(cell_of, len(model.centroids))
-    out = torch.empty(len(X), dtype=torch.float64, device=X.device)
+
+    def complements(q: int, rows: Tensor) -> Tensor:
+        return schur_complement(model.kernel, X[rows], model.centers[q], float(noise[q]), leave_out)
+
+    return compute_by_cell(complements, cell_of, len(model.centroids), n_threads)
+
+
+def compute_by_cell(
+    function: Callable[[int, Tensor], Tensor], cell_of: Tensor, n_cells: int, n_threads: int
+) -> Tensor:
+    """function(q, positions) of the rows of each cell, which are in cells (n,), shape (n,)."""
+    order, counts = group_by_cell(cell_of, n_cells)
+    out = torch.empty(len(cell_of), dtype=torch.float64, device=cell_of.device)
 
     def fill(task: tuple[int, Tensor]) -> None:
         q, rows = task
-        Z, r = model.centers[q], float(noise[q])
-        out[rows] = schur_complement(model.kernel, X[rows], Z, r, leave_out)
+        out[rows] = function(q, rows)
 
     tasks = [(q, rows) for q, rows in enumerate(torch.split(order, counts)) if len(rows)]
     map_on_threads(fill, tasks, n_threads)
