@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parkrr import Gaussian, ParKClassifier, ParKRegressor
+from parkrr.data.encoded_table import learn_frame_encoder
 from parkrr.data.encoders import (
     FOLDS,
     ONE_HOT,
@@ -99,7 +100,8 @@ def test_many_categories_become_shrunk_means_and_frequencies():
 def folded_rows():
     """Rows of 30 categories with their folds, of which the last are validation rows."""
     rng = np.random.default_rng(0)
-    values, fold = rng.integers(30, size=3000).astype(str), rng.integers(FOLDS + 1, size=3000)
+    values = np.char.add("c", rng.integers(30, size=3000).astype(str))
+    fold = rng.integers(FOLDS + 1, size=3000)
     return values, rng.normal(size=3000), fold
 
 
@@ -127,6 +129,59 @@ def test_the_code_of_a_validation_row_is_that_of_a_new_row_without_validation_ro
     encoder = learn_columns(table, {"c": count_categories(table["c"], y[:, None], fold)})
     codes, own = encoder.encode(table, fold)[:, 0], fold == FOLDS
     np.testing.assert_allclose(codes[own], np.array(means_by_hand(values, y, fold != FOLDS))[own])
+
+
+def number_rows():
+    """Numbers of 40 values, of which every third has a target of its own, beside a category."""
+    values, _, fold = folded_rows()
+    x = np.random.default_rng(1).integers(40, size=3000).astype(float)
+    y = (x % 3 == 0) + np.random.default_rng(2).normal(0, 0.3, 3000)
+    return pa.table({"x": x, "c": values}), x, y, fold
+
+
+@pytest.mark.parametrize("k", range(FOLDS))
+def test_single_values_of_a_number_have_the_mean_over_other_folds(k):
+    table, x, y, fold = number_rows()
+    encoder = learn_frame_encoder(table, y[:, None], fold, None, {})
+    codes, own = encoder.encode(table, fold)[:, 1], fold == k
+    wanted = np.array(means_by_hand(x, y, (fold != k) & (fold != FOLDS)))
+    np.testing.assert_allclose(codes[own], wanted[own])
+
+
+def test_a_new_value_between_two_others_has_a_mean_between_theirs():
+    table, x, y, fold = number_rows()
+    encoder = learn_frame_encoder(table, y[:, None], fold, None, {}).new_rows
+    means = dict(zip(x, means_by_hand(x, y, np.full(3000, True)), strict=True))
+    code = encoder.encode(pa.table({"x": [3.25], "c": ["c1"]}))[0, 1]
+    np.testing.assert_allclose(code, 0.75 * means[3.0] + 0.25 * means[4.0])
+
+
+def test_a_number_that_acts_smoothly_stays_one_number():
+    table, x, _, fold = number_rows()
+    y = x**2 + np.random.default_rng(2).normal(0, 0.3, 3000)
+    encoder = learn_frame_encoder(table, y[:, None], fold, None, {}).new_rows
+    assert encoder.columns[0].becomes == "itself"
+
+
+def test_single_values_of_pure_noise_have_no_means():
+    table, _, _, fold = number_rows()
+    y = np.random.default_rng(2).normal(size=3000)
+    encoder = learn_frame_encoder(table, y[:, None], fold, None, {}).new_rows
+    assert encoder.columns[0].becomes == "itself"
+
+
+def test_means_at_single_values_are_named_in_the_table_of_columns():
+    table, _, y, fold = number_rows()
+    encoder = learn_frame_encoder(table, y[:, None], fold, None, {}).new_rows
+    assert encoder.columns[0].becomes == "itself; means of the target at 40 values"
+    assert encoder.by_target == ["x", "c"]
+
+
+def test_means_at_single_values_survive_json():
+    table, _, y, fold = number_rows()
+    encoder = learn_frame_encoder(table, y[:, None], fold, None, {}).new_rows
+    again = TableEncoder.from_plain(json.loads(json.dumps(encoder.plain())))
+    np.testing.assert_array_equal(again.encode(table), encoder.encode(table))
 
 
 def test_no_code_depends_on_the_target_of_a_validation_row():
@@ -186,7 +241,7 @@ def test_categories_may_be_numbers():
     table = pa.table({"c": pa.array([7, 7, 8] * 10).dictionary_encode()})
     counted = {"c": count(table["c"], np.ones((30, 1)))}
     np.testing.assert_array_equal(
-        learn_columns(table, counted).new_rows.encode(table).sum(0), [20, 10]
+        learn_columns(table, counted, {"c": "category"}).new_rows.encode(table).sum(0), [20, 10]
     )
 
 

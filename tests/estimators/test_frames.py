@@ -15,7 +15,13 @@ from sklearn.utils import get_tags
 
 import datasets
 from parkrr import Gaussian, ParKClassifier, ParKRegressor, load, scan_parquet
-from parkrr.data import TableEncoder, as_table, learn_frame_encoder
+from parkrr.data import (
+    VALIDATION_SHARE,
+    TableEncoder,
+    as_table,
+    assign_folds,
+    learn_frame_encoder,
+)
 from parkrr.errors import ParameterError
 
 N = 60
@@ -517,7 +523,7 @@ def test_the_table_in_the_docs_is_the_one_that_prints():
         pytest.skip("set PARKRR_DATA to the folder of the benchmark datasets")
     frame = pd.read_parquet(datasets.folder() / "tables" / "adult.parquet")
     table, y = as_table(frame.drop(columns="target")), pd.factorize(frame["target"])[0]
-    fold = np.zeros(len(table), dtype=np.int8)
+    fold = assign_folds(np.arange(len(table)), 0, VALIDATION_SHARE)
     columns = learn_frame_encoder(table, y[:, None] * 1.0, fold, None, {}).new_rows
     page = (Path(__file__).parents[2] / "docs" / "columns.md").read_text()
     assert f"```text\n{columns}\n```" in page

@@ -1,6 +1,7 @@
 """Engines, tasks that are run with progress, and torch's threads."""
 
 import logging
+import sys
 import threading
 
 import numpy as np
@@ -159,6 +160,25 @@ def test_torch_gets_its_threads_back_whatever_order_contexts_end_in():
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
     assert torch.get_num_threads() == before
+
+
+def halve_smallest_number(_=0):
+    return float(torch.full((), sys.float_info.min, dtype=torch.float64) / 2)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_numbers_below_the_smallest_normal_one_are_zero_in_tasks(n_threads):
+    assert map_on_threads(halve_smallest_number, range(3), n_threads) == [0.0] * 3
+
+
+def test_numbers_below_the_smallest_normal_one_are_kept_after_nested_contexts_in_any_order():
+    outer, inner = torch_threads(1), torch_threads(1)
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert halve_smallest_number() == 0.0
+    inner.__exit__(None, None, None)
+    assert halve_smallest_number() > 0.0
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

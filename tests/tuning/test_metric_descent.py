@@ -10,11 +10,8 @@ from parkrr.data.rows import ArraySource, Block
 from parkrr.kernels import Gaussian, Matern
 from parkrr.kernels.feature_map import apply_matrix
 from parkrr.runtime.engine import LocalEngine
-from parkrr.tuning.metric_descent import (
-    Adam,
-    LocalBatch,
-    MetricDescent,
-)
+from parkrr.tuning.metric_descent import RATE, Adam, LocalBatch, MetricDescent
+from parkrr.tuning.metric_search import decreasing_rates
 from reference import finite_differences, kernel_matrix, refit_squares
 
 RIDGE = 0.3
@@ -94,16 +91,16 @@ def descent(matrix, ridge=1.0, fixed=False, seed=0):
 @pytest.mark.parametrize("matrix", [torch.ones(4), torch.eye(4)])
 def test_a_descent_finds_the_one_column_that_matters(matrix):
     learned = descent(matrix)
-    learned.advance(40, decreasing=True, deadline=np.inf)
+    learned.advance(decreasing_rates(40), deadline=np.inf)
     size = apply_matrix(torch.eye(4).double(), learned.matrix).norm(dim=1)
     assert size[0] > 2 * size[1:].max()
 
 
 def test_a_descent_lowers_the_error():
     learned = descent(torch.ones(4))
-    learned.advance(16, decreasing=False, deadline=np.inf)
+    learned.advance([RATE] * 16, deadline=np.inf)
     before = learned.error
-    learned.advance(24, decreasing=True, deadline=np.inf)
+    learned.advance(decreasing_rates(24), deadline=np.inf)
     assert learned.error < before
 
 
@@ -116,14 +113,24 @@ def test_gradient_products_find_the_one_column_that_matters():
 
 def test_the_same_seed_gives_the_same_descent():
     one, other = descent(torch.ones(4)), descent(torch.ones(4))
-    one.advance(3, decreasing=False, deadline=np.inf)
-    other.advance(3, decreasing=False, deadline=np.inf)
+    one.advance([RATE] * 3, deadline=np.inf)
+    other.advance([RATE] * 3, deadline=np.inf)
     torch.testing.assert_close(one.matrix, other.matrix, rtol=0, atol=0)
+
+
+def test_another_kernel_starts_from_the_matrix_and_the_ridge_of_the_first():
+    learned = descent(torch.ones(4))
+    learned.advance([RATE] * 3, deadline=np.inf)
+    other = learned.restart(Gaussian(1.0))
+    assert other.kernel == Gaussian(1.0)
+    assert other.ridge == learned.ridge
+    assert other.steps == []
+    torch.testing.assert_close(other.matrix, learned.matrix, rtol=0, atol=0)
 
 
 def test_no_step_is_taken_after_the_deadline():
     late = descent(torch.ones(4))
-    late.advance(5, decreasing=False, deadline=-np.inf)
+    late.advance([RATE] * 5, deadline=-np.inf)
     late.jump_to_gradient_products(deadline=-np.inf)
     assert late.steps == []
     assert late.error == np.inf
@@ -132,7 +139,7 @@ def test_no_step_is_taken_after_the_deadline():
 
 def test_a_fixed_ridge_stays():
     fixed = descent(torch.ones(4), ridge=1e-9, fixed=True)
-    fixed.advance(3, decreasing=False, deadline=np.inf)
+    fixed.advance([RATE] * 3, deadline=np.inf)
     assert fixed.ridge == 1e-9
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from parkrr.data.rows import ArraySource
-from parkrr.kernels import FeatureMap, Gaussian, Laplacian
+from parkrr.kernels import FeatureMap, Gaussian, Laplacian, Matern
 from parkrr.kernels.feature_map import add_normal_scores
 from parkrr.park import CoarseModel
 from parkrr.planning.settings import build_settings, open_choices
@@ -47,19 +47,19 @@ def search(candidates, n=N, deadline=math.inf, seconds=math.inf, **changes):
     return MetricSearch(settings, choices, rows, candidates, 0, TuningLog(), seconds, deadline)
 
 
-@pytest.mark.parametrize(("n", "last"), [(400, 40), (4_000, 100), (40_000, 200)])
+@pytest.mark.parametrize(("n", "last"), [(400, 80), (4_000, 100), (40_000, 200)])
 def test_steps_are_all_there_are_where_the_budget_allows(n, last):
-    assert count_descent_steps(n, [8, 4], 2, seconds=1e9) == DescentSteps(8, 16, last)
+    assert count_descent_steps(n, [8, 4], 2, seconds=1e9) == DescentSteps(8, 16, last, 24)
 
 
 def test_wide_rows_take_fewer_steps_for_the_same_seconds():
-    narrow, wide = (count_descent_steps(20_000, [e] * 6, 2, 40.0) for e in (20, 600))
+    narrow, wide = (count_descent_steps(20_000, [e] * 2, 2, 20.0) for e in (20, 600))
     assert wide.last < narrow.last
     assert wide.first < narrow.first
 
 
 def test_no_step_is_taken_where_none_fits_the_budget():
-    assert count_descent_steps(20_000, [20] * 6, 2, 1e-3) == DescentSteps(0, 0, 0)
+    assert count_descent_steps(20_000, [20] * 2, 2, 1e-3) == DescentSteps(0, 0, 0, 0)
     assert search([candidate()], seconds=1e-6).descend() == []
 
 
@@ -107,26 +107,43 @@ def test_no_descent_starts_from_a_single_training_row():
     assert search([candidate()], n=1).start_descents() == []
 
 
-def descended(kernel, shape, error, searched):
-    [diagonal, full] = searched.start_descents()
-    each = {"diagonal": diagonal, "full": full}[shape]
-    each.descent.steps = [(error, 1.0)]
-    return DescentCandidate(candidate(kernel), shape, each.descent)
+def test_matern_learns_the_metric_if_it_is_there():
+    started = search([candidate(Gaussian(1.0)), candidate(Matern(2.0))]).start_descents()
+    assert [each.start.kernel for each in started] == [Matern(2.0), Matern(2.0)]
 
 
-def test_the_best_kernel_of_each_shape_goes_on():
+def test_the_first_kernel_learns_the_metric_without_matern():
+    started = search([candidate(Laplacian(1.0)), candidate(Gaussian(2.0))]).start_descents()
+    assert [each.start.kernel for each in started] == [Laplacian(1.0), Laplacian(1.0)]
+
+
+def test_other_kernels_start_from_the_best_matrix_and_keep_its_shape():
+    searched = search([candidate(Matern(2.0)), candidate(Gaussian(1.0))])
+    [_, full] = searched.start_descents()
+    full.descent.matrix = 2 * full.descent.matrix
+    [other] = searched.descend_others(full, steps=1)
+    assert (other.start.kernel, other.shape) == (Gaussian(1.0), "full")
+    assert len(other.descent.steps) == 1
+
+
+def descended(kernel, error, searched):
+    [diagonal, _] = searched.start_descents()
+    diagonal.descent.steps = [(error, 1.0)]
+    return DescentCandidate(candidate(kernel), "diagonal", diagonal.descent)
+
+
+@pytest.mark.parametrize(
+    ("n", "kept"), [(9_999, [Laplacian(1.0)]), (10_000, [Laplacian(1.0), Gaussian(1.0)])]
+)
+def test_kernels_of_close_errors_are_left_to_cells_if_there_are_rows_enough(n, kept):
     searched = search([candidate()])
-    started = [
-        descended(Gaussian(1.0), "diagonal", 0.5, searched),
-        descended(Laplacian(1.0), "diagonal", 0.3, searched),
-        descended(Gaussian(1.0), "full", 0.1, searched),
-        descended(Laplacian(1.0), "full", 0.2, searched),
+    alike = [
+        descended(Gaussian(1.0), 0.33, searched),
+        descended(Laplacian(1.0), 0.3, searched),
+        descended(Matern(1.0), 0.5, searched),
     ]
-    best = searched.select_best(started)
-    assert [(each.shape, each.start.kernel) for each in best] == [
-        ("diagonal", Laplacian(1.0)),
-        ("full", Gaussian(1.0)),
-    ]
+    searched.rows = ArraySource(torch.zeros(n, 3), torch.zeros(n, 1))
+    assert [each.start.kernel for each in searched.select_close(alike)] == kept
 
 
 def test_a_descent_gives_its_candidate_matrix_ridge_and_name():

@@ -30,6 +30,7 @@ from parkrr.data.encoders import (
     add_counts,
     assign_folds,
     count_categories,
+    find_counted,
     learn_columns,
 )
 from parkrr.data.parquet import BLOCK_BYTES, ROW_NUMBER, SLICES, Draw, ParquetTable, rows_per_block
@@ -174,7 +175,7 @@ def learn_encoded_table(
     draws = engine.map(partial(read_features, table.features), table.sample(sample, seed))
     rows = pa.concat_tables(draws)
     kinds = find_kinds(rows, declared)
-    names = [name for name, kind in kinds.items() if kind == "category"]
+    names = find_counted(rows, kinds)
     counts: dict[str, CategoryCounts] = {}
     if names:
         parts = run_tasks(
@@ -302,7 +303,7 @@ def learn_frame_encoder(
 ) -> TrainingEncoder:
     """How to encode the columns of a frame, with targets Y (n, t), folds and weights (n,)."""
     kinds = find_kinds(table, declared)
-    names = [name for name, kind in kinds.items() if kind == "category"]
+    names = find_counted(table, kinds)
     counts = {name: count_categories(table[name], Y, fold, w) for name in names}
     return learn_columns(table, counts, kinds)
 

@@ -5,7 +5,8 @@ and kept as plain data.
 
 Many categories are described by means of the target. The code of a training row must not know its
 own target, so rows are divided into folds: a row gets means over the other folds, a validation row
-means over all folds of training rows, and a new row means over all rows.
+means over all folds of training rows, and a new row means over all rows. So are numbers whose
+single values matter, such as amounts that the law names: a kernel smooths over them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from parkrr.data.column_kinds import (
     as_strings,
+    decode_dictionary,
     family_of,
     find_kinds,
     name_type,
@@ -36,6 +38,14 @@ SHRINK = 20.0  # rows with the overall mean that are added to those of a categor
 MOST_CATEGORIES = 100_000  # kept of one column, the most frequent
 MOST_MEANS = 10  # outputs whose means describe a category
 FOLDS = 5  # of training rows; validation rows are one more
+# Means at single values of a number stand beside it if they explain so much more of the target's
+# variance than means at COARSE_KNOTS values. Adult's capital gains and losses: 0.024 and 0.035;
+# with means beside both, 1 - AUC from 8,000 rows fell from 0.088 to 0.079 (LightGBM 0.076).
+SINGLE_GAIN = 0.01
+COARSE_KNOTS = 12
+SINGLE_VALUES = (3, 2000)  # fewest and most distinct values of such a number
+SINGLE_ROWS = 5  # of a value that has a mean of its own
+SINGLE_SHARE = 0.5  # of the rows, that hold such values
 DAY = 86_400.0
 MEDIAN_ROWS = 10_000  # of an array without missing values, whose medians wait for later ones
 PRINTED = 200  # columns of a table that is printed
@@ -56,20 +66,23 @@ class Number:
     type: str = ""  # of Arrow, in fit; unknown in files from before it was kept
     missing: float = 0.0  # share of the rows in fit
     unused: str = ""  # why the column tells nothing
+    knots: tuple[float, ...] = ()  # values at which means of the targets are known
+    means: tuple[tuple[float, ...], ...] = ()  # of each target, (t, k); linear between knots
 
     @property
     def width(self) -> int:
-        return 1 + self.flagged
+        return 1 + self.flagged + len(self.means)
 
     @property
     def becomes(self) -> str:
         """What the column becomes."""
         text = {"boolean": "0 or 1", "duration": "microseconds"}.get(self.holds, "itself")
-        return f"{text}; whether it is missing" if self.flagged else text
+        text = f"{text}; whether it is missing" if self.flagged else text
+        return f"{text}; means of the target at {len(self.knots)} values" if self.means else text
 
     def encode(self, values: pa.ChunkedArray) -> Array:
         x = read_values(self.name, self.holds, self.type, values)
-        if not self.flagged and np.isfinite(x.sum()):  # one cheap test for all of them
+        if not self.flagged and not self.means and np.isfinite(x.sum()):  # a cheap test for all
             return x[:, None]
         missing = find_missing(x, self.name)
         if np.isnan(self.fill) and missing.any():
@@ -78,7 +91,20 @@ class Number:
                 f"was fitted to an array of such; it is missing in {missing.sum()} rows here"
             )
         x = np.where(missing, self.fill, x)
-        return np.stack([x, missing], 1) if self.flagged else x[:, None]
+        means = (np.interp(x, self.knots, heights) for heights in self.means)
+        return np.column_stack([x, missing, *means] if self.flagged else [x, *means])
+
+    def encode_folds(self, x: Array, fold: NDArray[np.integer[Any]], heights: Array) -> Array:
+        """Means of the targets for training rows with values x (n,), shape (n, t).
+
+        Heights (folds + 1, k, t) are means at the knots for rows of each fold.
+        """
+        means = np.empty((len(x), len(self.means)))
+        for number, own in enumerate(heights):
+            chosen = fold == number
+            for k, height in enumerate(own.T):
+                means[chosen, k] = np.interp(x[chosen], self.knots, height)
+        return means
 
 
 @final
@@ -254,7 +280,7 @@ class TableEncoder:
         """Whether rows of finite numbers are encoded as they are."""
         kinds = ("number", "boolean")
         return all(
-            isinstance(c, Number) and c.holds in kinds and not c.flagged for c in self.columns
+            isinstance(c, Number) and c.holds in kinds and c.width == 1 for c in self.columns
         )
 
     @property
@@ -275,7 +301,12 @@ class TableEncoder:
     @property
     def by_target(self) -> list[str]:
         """Columns that are encoded by means of targets."""
-        return [c.name for c in self.columns if isinstance(c, Category) and c.by_target]
+        return [
+            column.name
+            for column in self.columns
+            if (isinstance(column, Category) and column.by_target)
+            or (isinstance(column, Number) and column.means)
+        ]
 
     @property
     def owners(self) -> list[int]:
@@ -315,8 +346,8 @@ class TableEncoder:
         columns = []
         for column in data:
             fields = {k: tuple(v) if isinstance(v, list) else v for k, v in column.items()}
-            if "codes" in fields:
-                fields["codes"] = tuple(map(tuple, fields["codes"]))
+            for name in fields.keys() & {"codes", "means"}:
+                fields[name] = tuple(map(tuple, fields[name]))
             columns.append(KINDS[fields.pop("kind")](**fields))
         return cls(tuple(columns))
 
@@ -325,7 +356,8 @@ class TrainingEncoder(NamedTuple):
     """Encodes training and validation rows, whose codes do not know their own targets."""
 
     new_rows: TableEncoder
-    fold_codes: dict[str, Array]  # of columns encoded by targets, (folds + 1, k + 1, width)
+    # Of categories encoded by targets (folds + 1, k + 1, width), of numbers (folds + 1, k, t).
+    fold_codes: dict[str, Array]
 
     def encode(self, table: pa.Table, fold: NDArray[np.integer[Any]]) -> Array:
         """Rows of folds (n,) as numbers, shape (n, width)."""
@@ -335,6 +367,10 @@ class TrainingEncoder(NamedTuple):
             if column.name in self.fold_codes and isinstance(column, Category):
                 codes = self.fold_codes[column.name]
                 X[:, start:stop] = codes[fold, column.indices(table[column.name])]
+            elif column.name in self.fold_codes and isinstance(column, Number):
+                means = stop - len(column.means)
+                heights = self.fold_codes[column.name]
+                X[:, means:stop] = column.encode_folds(X[:, start], fold, heights)
             start = stop
         return X
 
@@ -358,6 +394,7 @@ class CategoryCounts:
 
     values: tuple[str | None, ...]  # the categories, sorted, None last
     sums: Array  # rows and the sum of each target, of each fold, (k, folds + 1, 1 + t)
+    squares: Array  # sum of the squares of each target over training rows, (t,)
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
         total: dict[str | None, Array] = dict(zip(self.values, self.sums, strict=True))
@@ -365,7 +402,8 @@ class CategoryCounts:
             total[value] = total[value] + sums if value in total else sums
         frequent = sorted(total, key=lambda value: -total[value][:, 0].sum())[:MOST_CATEGORIES]
         frequent.sort(key=lambda value: (value is None, value))
-        return CategoryCounts(tuple(frequent), np.stack([total[value] for value in frequent]))
+        sums = np.stack([total[value] for value in frequent])
+        return CategoryCounts(tuple(frequent), sums, self.squares + other.squares)
 
 
 def count_categories(
@@ -380,7 +418,29 @@ def count_categories(
     columns = [np.bincount(index, weights=y, minlength=size) for y in (w, *(w * Y.T))]
     order = sorted(range(len(names)), key=lambda k: (names[k] is None, names[k]))
     sums = np.stack(columns, 1).astype(np.float64).reshape(len(names), FOLDS + 1, -1)
-    return CategoryCounts(tuple(names[k] for k in order), sums[order])
+    training = fold < FOLDS
+    squares = (w[training, None] * Y[training] ** 2).sum(0)
+    return CategoryCounts(tuple(names[k] for k in order), sums[order], squares)
+
+
+def find_counted(sample: pa.Table, kinds: Mapping[str, str]) -> list[str]:
+    """Columns whose values are to be counted: categories, and beside them repeated numbers.
+
+    Most rows must hold a number that is in at least `SINGLE_ROWS` rows of the sample.
+    """
+    names = [name for name, kind in kinds.items() if kind == "category"]
+    if not names:  # a pass over the rows, which numbers alone do not need
+        return []
+    for name, kind in kinds.items():
+        values = sample[name]
+        if kind != "number" or family_of(values.type) != "number":
+            continue
+        counts = pc.value_counts(decode_dictionary(values).drop_null()).field("counts").to_numpy()
+        fewest, most = SINGLE_VALUES
+        repeated = counts[counts >= SINGLE_ROWS].sum()
+        if fewest <= len(counts) <= most and repeated >= SINGLE_SHARE * len(sample):
+            names.append(name)
+    return names
 
 
 def add_counts(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, CategoryCounts]:
@@ -405,17 +465,24 @@ def learn_columns(
     fold_codes = {}
     for name, values in zip(sample.schema.names, sample.columns, strict=True):
         kind, fitted = kinds[name], name_type(values.type)
-        if name in counts:
+        if kind == "category":
             category, codes = learn_category(name, counts[name])
             columns.append(describe_category(category, counts[name], fitted))
             if codes is not None:
                 fold_codes[name] = codes
         elif kind == "ignore":
             columns.append(Ignored(name, fitted))
+        elif kind in ("datetime", "time"):
+            columns.append(
+                learn_datetime(name, read_values(name, kind, fitted, values), kind, fitted)
+            )
         else:
-            x = read_values(name, kind, fitted, values)
-            learn = learn_datetime if kind in ("datetime", "time") else learn_number
-            columns.append(learn(name, x, kind, fitted))
+            number = learn_number(name, read_values(name, kind, fitted, values), kind, fitted)
+            if name in counts:
+                number, heights = add_means(number, counts[name])
+                if heights is not None:
+                    fold_codes[name] = heights
+            columns.append(number)
     return TrainingEncoder(TableEncoder(tuple(columns)), fold_codes)
 
 
@@ -426,6 +493,55 @@ def learn_number(name: str, x: Array, kind: str, fitted: str) -> Number:
     fill = float(np.median(known)) if len(known) else 0.0
     flagged = 0 < len(known) < len(x)
     return Number(name, fill, flagged, kind, fitted, share_of(missing), find_unused(known, len(x)))
+
+
+def add_means(number: Number, counts: CategoryCounts) -> tuple[Number, Array | None]:
+    """The number with means of the targets at single values, if they explain enough of them.
+
+    Also returns the means by fold, (folds + 1, k, t). Values of few rows, and new ones, lie
+    between others.
+    """
+    known = sorted((float(v), k) for k, v in enumerate(counts.values) if v is not None)
+    x = np.array([value for value, _ in known])
+    sums = counts.sums[[k for _, k in known]]  # (values, folds + 1, 1 + t)
+    rows, t = sums[:, :, 0].sum(1), sums.shape[2] - 1
+    frequent = rows >= SINGLE_ROWS
+    if frequent.sum() < SINGLE_VALUES[0] or t > MOST_MEANS:
+        return number, None
+    # Groups of neighbouring values with about the same number of rows each.
+    groups = np.floor((np.cumsum(rows) - rows / 2) / rows.sum() * COARSE_KNOTS)
+    starts = np.flatnonzero(np.diff(groups, prepend=-1.0))
+    middle = np.add.reduceat(rows * x, starts) / np.add.reduceat(rows, starts)
+    training = sums[:, :FOLDS]
+    total = training.sum((0, 1))  # (1 + t,)
+    mean = total[1:] / total[0]
+
+    def explain(knots: Array, heights: Array, own: Array) -> Array:
+        """By how much (t,) means at knots lower the squared error of rows with these sums."""
+        code = np.stack([np.interp(x, knots, height) for height in heights.T], 1) - mean
+        gained: Array = (code * (2 * (own[:, 1:] - own[:, :1] * mean) - own[:, :1] * code)).sum(0)
+        return gained
+
+    gain, heights = np.zeros(t), []
+    for k in range(FOLDS):
+        others, own = training.sum(1) - training[:, k], training[:, k]
+        heights.append(shrink_means(others)[frequent])
+        coarse = shrink_means(np.add.reduceat(others, starts))
+        gain += explain(x[frequent], heights[-1], own) - explain(middle, coarse, own)
+    variance = counts.squares - total[0] * mean**2  # times the rows
+    if not (gain / np.maximum(variance, 1e-300)).mean() > SINGLE_GAIN:
+        return number, None
+    heights.append(shrink_means(training.sum(1))[frequent])
+    means = shrink_means(sums.sum(1))[frequent].T
+    knots = tuple(x[frequent].tolist())
+    return replace(number, knots=knots, means=tuple(map(tuple, means.tolist()))), np.stack(heights)
+
+
+def shrink_means(sums: Array) -> Array:
+    """(sum + k mean) / (count + k) of each target, (v, t), from rows and sums (v, 1 + t)."""
+    mean = sums[:, 1:].sum(0) / max(sums[:, 0].sum(), 1e-300)
+    shrunk: Array = (sums[:, 1:] + SHRINK * mean) / (sums[:, :1] + SHRINK)
+    return shrunk
 
 
 def learn_numbers(X: Array, names: Sequence[str], types: Sequence[str]) -> TableEncoder:
@@ -524,8 +640,7 @@ def learn_category(name: str, counts: CategoryCounts) -> tuple[Category, Array |
         if t > MOST_MEANS:
             return sizes[:, None]
         mean = sums[:, 1:].sum(0) / max(sums[:, 0].sum(), 1e-300)  # (t,)
-        means = (sums[:, 1:] + SHRINK * mean) / (sums[:, :1] + SHRINK)
-        return np.column_stack([np.vstack([means[frequent], mean]), sizes])
+        return np.column_stack([np.vstack([shrink_means(sums)[frequent], mean]), sizes])
 
     *codes, other = with_means(counts.sums.sum(1)).tolist()
     category = Category(name, values, tuple(map(tuple, codes)), tuple(other))

@@ -320,8 +320,9 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         by_target = self.columns_.by_target
         if by_target:
             raise ParameterError(
-                f"X must not hold columns of many categories, but {by_target} are encoded by their "
-                f"targets, of which no single row can be taken back; fit again without the rows"
+                f"X must not hold columns that are encoded by means of the target, but "
+                f"{by_target} are, and no single row can be taken out of a mean; fit again without "
+                f"the rows"
             )
         self._update(X, y, sample_weight, forget=True)
         return self

@@ -342,6 +342,8 @@ def check_features(facts: Facts, d: int) -> None:
         if isinstance(column, Number):
             known = column.holds in ("number", "boolean", "duration")
             require(known, "columns of numbers must hold numbers, booleans or durations")
+            same = all(len(heights) == len(column.knots) for heights in column.means)
+            require(same, "columns of numbers must have a mean for each of their knots")
         empty = isinstance(column, DateTime) and not column.width
         require(not empty, "columns of dates must become at least one number")
         if isinstance(column, Category):

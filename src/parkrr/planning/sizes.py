@@ -267,11 +267,11 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     if not size.learns:
         return 0.0
     batches, jumps = metric_descent.BATCHES, metric_search.JUMPS
-    columns = max(1, size.families) * [size.width, size.d][: size.matrices]
-    counted = metric_search.count_descent_steps(size.n, columns, size.matrices, size.tuning_seconds)
+    columns, others = [size.width, size.d][: size.matrices], max(1, size.families) - 1
+    counted = metric_search.count_descent_steps(size.n, columns, others, size.tuning_seconds)
     jump_steps = counted.jump + metric_descent.GRADIENT_BATCHES / batches
     first = jumps * jump_steps + counted.first if counted.first else 0.0
-    steps = max(1, size.families) * first + counted.last
+    steps = first + counted.last + others * counted.other / size.matrices
     rows = min(size.n, metric_search.MOST_VALUES / size.width)
     near = batches * steps * rows * speed.near
     mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9

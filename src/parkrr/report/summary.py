@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import r2_score
 
-from parkrr.data import Category, ColumnEncoder, DateTime
+from parkrr.data import Category, ColumnEncoder, DateTime, Number
 from parkrr.inspection import balance, feature_names
 from parkrr.kernels import FeatureMap
 from parkrr.park import CellReport
@@ -126,7 +126,10 @@ def describe_column(column: ColumnEncoder) -> str:
         return f"{len(column.values):,} categories"
     if isinstance(column, DateTime):
         return "date or time" if column.elapsed else "time of day"
-    return "number, some missing" if column.width > 1 else column.holds
+    if not isinstance(column, Number):
+        return column.holds
+    more = ", some missing" * column.flagged + ", means at single values" * bool(column.means)
+    return column.holds + more
 
 
 def describe(facts: Mapping[str, Any]) -> dict[str, str]:

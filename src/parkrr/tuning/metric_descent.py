@@ -13,7 +13,8 @@ equal weights flights only came to 0.75.
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource, Block
-from parkrr.kernels import Radial, apply_matrix, gradient_products, matrix_root, pull_back
+from parkrr.kernels import Kernel, Radial, apply_matrix, gradient_products, matrix_root, pull_back
 from parkrr.partition import rows_around
 from parkrr.runtime import Engine
 from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows
@@ -156,16 +157,21 @@ class MetricDescent:
         last = self.steps[-ERROR_STEPS:]
         return sum(squares for squares, _ in last) / sum(w for _, w in last) if last else math.inf
 
-    def advance(self, steps: int, decreasing: bool, deadline: float) -> None:
-        """Take so many steps, their length decreasing to zero or not, unless it gets too late."""
-        for first in range(0, steps, REFRESH):
+    def restart(self, kernel: Kernel) -> "MetricDescent":
+        """A descent of another kernel from this matrix: each has a lengthscale that suits it."""
+        assert isinstance(kernel, Radial)
+        return replace(self, kernel=kernel)
+
+    def advance(self, rates: Sequence[float], deadline: float) -> None:
+        """Take a step of each of these lengths, unless it gets too late."""
+        for first in range(0, len(rates), REFRESH):
             self.stopped = self.stopped or time.perf_counter() > deadline
             if self.stopped:
                 break
-            batches = self.draw_batches(min(REFRESH, steps - first) * BATCHES)
-            for k in range(0, len(batches), BATCHES):
-                remaining = 1 - (first + k / BATCHES) / steps
-                self.step(batches[k : k + BATCHES], RATE * (remaining if decreasing else 1.0))
+            these = rates[first : first + REFRESH]
+            batches = self.draw_batches(len(these) * BATCHES)
+            for k, rate in enumerate(these):
+                self.step(batches[k * BATCHES : (k + 1) * BATCHES], rate)
 
     def step(self, batches: list[LocalBatch], rate: float) -> None:
         """One step along the mean slope of some batches: in shape, in size and of the ridge."""
