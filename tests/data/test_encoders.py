@@ -184,6 +184,68 @@ def test_means_at_single_values_survive_json():
     np.testing.assert_array_equal(again.encode(table), encoder.encode(table))
 
 
+def note_rows():
+    """Notes of three tokens, one of which tells of the target, and their folds."""
+    rng = np.random.default_rng(0)
+    urgent = rng.random(600) < 0.2
+    notes = [f"Order {k}: {'URGENT, please' if u else 'some time'}!" for k, u in enumerate(urgent)]
+    return notes, urgent * 1.0 + rng.normal(0, 0.5, 600), rng.integers(FOLDS + 1, size=600)
+
+
+def learn_notes(notes, y, fold, **declared):
+    return learn_frame_encoder(pa.table({"note": notes}), y[:, None], fold, None, declared).new_rows
+
+
+def test_tokens_that_tell_of_the_target_become_columns():
+    encoder = learn_notes(*note_rows())
+    assert encoder.columns[0].tokens == ("please", "some", "time", "urgent")
+    assert encoder.columns[0].becomes == "number of tokens; whether it has each of 4 tokens"
+    table = pa.table({"note": ["Urgent! urgent", None, "(time)"]})
+    wanted = [[np.log(2), 0, 0, 0, 1], [0, 0, 0, 0, 0], [np.log(2), 0, 0, 1, 0]]
+    np.testing.assert_allclose(encoder.encode(table), wanted)
+
+
+def test_tokens_that_tell_nothing_are_left_out_and_named_as_unused():
+    notes, _, fold = note_rows()
+    encoder = learn_notes(notes, np.random.default_rng(5).normal(size=600), fold)
+    assert encoder.columns[0].tokens == ()
+    assert encoder.columns[0].unused == "no token of 10 rows or more tells of the target"
+    assert encoder.encode(pa.table({"note": notes})).shape == (600, 1)
+
+
+def test_no_token_is_chosen_by_the_target_of_a_validation_row():
+    notes, y, fold = note_rows()
+    other = np.where(fold == FOLDS, 100.0, y)
+    assert learn_notes(notes, y, fold) == learn_notes(notes, other, fold)
+
+
+def test_text_that_repeats_is_a_category_and_so_is_a_code_of_one_token():
+    _, y, fold = note_rows()
+    places = learn_notes([f"North Street {k % 7}" for k in range(600)], y, fold)
+    codes = learn_notes([f"T{k}x" for k in range(600)], y, fold)
+    assert [places.columns[0].holds, codes.columns[0].holds] == ["category", "category"]
+
+
+def test_text_may_be_declared_a_category_and_a_category_text():
+    notes, y, fold = note_rows()
+    assert learn_notes(notes, y, fold, note="category").columns[0].holds == "category"
+    places = [f"North Street {k % 7}" for k in range(600)]
+    assert learn_notes(places, y, fold, note="text").columns[0].holds == "text"
+
+
+def test_tokens_survive_json():
+    notes, y, fold = note_rows()
+    encoder = learn_notes(notes, y, fold)
+    again = TableEncoder.from_plain(json.loads(json.dumps(encoder.plain())))
+    assert again == encoder
+
+
+def test_numbers_in_a_column_of_text_are_refused_with_both_types():
+    encoder = learn_notes(*note_rows())
+    with pytest.raises(ParameterError, match=r"'note' must hold text \(string in fit\)"):
+        encoder.encode(pa.table({"note": [1.0, 2.0]}))
+
+
 def test_no_code_depends_on_the_target_of_a_validation_row():
     values, y, fold = folded_rows()
     table, other = pa.table({"c": values}), np.where(fold == FOLDS, 100.0, y)

@@ -372,7 +372,8 @@ def test_columns_of_an_array_are_declared_by_number():
     ("columns", "message"),
     [
         ("zip", "columns must be a dict"),
-        ({"sky": "text"}, r"columns must declare one of .* got 'text' for 'sky'"),
+        ({"sky": "words"}, r"columns must declare one of .* got 'words' for 'sky'"),
+        ({"n": "text"}, "'n' is int64, not 'text'; convert it first"),
         ({"sly": "category"}, r"but \['sly'\] are not among"),
         ({"sky": "number"}, "'sky' holds text such as '(rain|sun)', not 'number'; convert it"),
         ({"n": "datetime"}, "'n' is int64, not 'datetime'; convert it first"),

@@ -554,3 +554,32 @@ def test_memory_that_is_no_number_is_refused():
 
     with pytest.raises(ParameterError, match="max_memory must be bytes"):
         check_bytes("max_memory", "much")
+
+
+@pytest.fixture(scope="module")
+def fitted_to_tokens_and_values(tmp_path_factory):
+    """A model of files in which a token and the single values of a number matter."""
+    folder = tmp_path_factory.mktemp("tokens")
+    rng = np.random.default_rng(1)
+    urgent, day = rng.random(12_000) < 0.3, rng.integers(31, size=12_000)
+    note = [f"order {k} {'urgent' if u else 'any time'}" for k, u in enumerate(urgent)]
+    y = rows(12_000)[1] + 2 * urgent + 2 * (day % 3 == 0)
+    files = scan_parquet(write(folder / "rows", note=note, day=day, y=y), target="y")
+    return files, on_disk(folder / "checkpoint").fit(files)
+
+
+def test_tokens_of_files_that_tell_of_the_target_become_columns(fitted_to_tokens_and_values):
+    _, model = fitted_to_tokens_and_values
+    [note] = [column for column in model.columns_.columns if column.name == "note"]
+    assert note.tokens == ("any", "time", "urgent")
+
+
+def test_single_values_of_a_number_in_files_have_means(fitted_to_tokens_and_values):
+    _, model = fitted_to_tokens_and_values
+    [day] = [column for column in model.columns_.columns if column.name == "day"]
+    assert day.knots == tuple(range(31))
+
+
+def test_tokens_and_single_values_of_files_lower_the_error(fitted_to_tokens_and_values):
+    files, model = fitted_to_tokens_and_values
+    assert model.score_files(files)["r2"] > 0.8

@@ -242,7 +242,9 @@ def test_categories_and_dates_are_refused_by_name(tmp_path):
     frame = pd.DataFrame({"x": X[:, 0], "sky": ["sun", "rain"] * 300, "day": days})
     model = ParKRegressor(Gaussian(2.0), 1e-4, metric="standard", blend=1, coarse=0)
     model.fit(frame, Y[:, 0])
-    with pytest.raises(ParameterError, match=r"\['sky', 'day'\] are categories, dates or times"):
+    with pytest.raises(
+        ParameterError, match=r"\['sky', 'day'\] are categories, text, dates or times"
+    ):
         model.to_onnx(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 

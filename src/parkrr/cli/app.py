@@ -73,7 +73,8 @@ Force = Annotated[bool, option("Replace output files that exist.", None, "--forc
 Columns = Annotated[
     str | None,
     option(
-        "What columns hold: number, category, datetime or ignore, as in zip=category.", "A=KIND"
+        "What columns hold: number, category, datetime, text or ignore, as in zip=category.",
+        "A=KIND",
     ),
 ]
 Classify = Annotated[

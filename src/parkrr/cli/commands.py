@@ -21,6 +21,7 @@ from parkrr.cli.terminal import say, show
 from parkrr.data import (
     Category,
     Dialect,
+    FreeText,
     ParquetTable,
     family_of,
     is_csv,
@@ -174,7 +175,7 @@ def open_rows(
     kinds: dict[str, str] = {}
     if is_csv(data):
         columns = fitted.columns_.columns
-        text = [column.name for column in columns if isinstance(column, Category)]
+        text = [column.name for column in columns if isinstance(column, Category | FreeText)]
         classes = getattr(fitted, "classes_", None)
         text += target if classes is not None and classes.dtype.kind in "UO" else []
         kinds = dict.fromkeys(text, "string")

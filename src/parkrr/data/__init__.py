@@ -29,6 +29,7 @@ from parkrr.data.encoders import (
     Category,
     ColumnEncoder,
     DateTime,
+    FreeText,
     Ignored,
     Number,
     TableEncoder,

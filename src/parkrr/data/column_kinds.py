@@ -1,4 +1,4 @@
-"""What a column holds: numbers, booleans, dates, times, categories, or text that is one of these.
+"""What a column holds: numbers, booleans, dates, times, categories, free text, or text of these.
 
 The kind of a column follows from its Arrow type, from the values of text, or from what the user
 declares. Values are then read by kind, whatever type they come in; what cannot be read is refused
@@ -18,6 +18,10 @@ from parkrr.errors import ParameterError
 READABLE = 0.95  # of the values of text, from which it is read as numbers, booleans, dates or times
 DECLARED_READABLE = 0.5  # the same where the user declares it: fewer, and it was a mistake
 SAMPLED_VALUES = 100_000  # of text, from which its kind is learned
+# Text is free text and not a category if values of so many rows make up less than this share of them,
+# and if a value has so many tokens with a letter on average.
+REPEATED_ROWS, REPEATED_SHARE, TOKENS_PER_VALUE = 10, 0.5, 1.5
+TOKEN_BREAK, LETTER = r"[^\pL\pN]+", r"\pL"  # anything but letters and digits; one letter
 # Thousands are set apart by commas. A value such as 007 is a code.
 NUMBER = r"^[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
 CODE = r"^[+-]?0\d"
@@ -96,15 +100,15 @@ def find_kind(name: str, values: pa.ChunkedArray, declared: str | None) -> str:
             f"{values.type}; name the other columns in features=, or declare "
             f"columns={{{name!r}: 'ignore'}}"
         )
-    if declared == "category":
-        return "category"
+    if declared == "category" or (declared == "text" and family in ("text", "missing")):
+        return declared
     if family == "missing":
         return "datetime" if declared == "datetime" else "number"
     if family == "text":
         if declared is None and pa.types.is_dictionary(values.type):
             return "category"
         return recognize_text(name, values, declared)
-    if declared is not None and family not in DECLARABLE[declared]:
+    if declared is not None and family not in DECLARABLE.get(declared, ()):
         raise ParameterError(
             f"columns must declare a kind that a column can be read as, but {name!r} is "
             f"{name_type(values.type)}, not {declared!r}; convert it first"
@@ -141,7 +145,27 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
     # Where "yes" stands beside "none" only, that is a category and not a missing value.
     if best == "boolean" and not {0.0, 1.0} <= {*read_text(text, best).tolist()}:
         return "category"
-    return best if shares[best] >= READABLE else "category"
+    if shares[best] >= READABLE:
+        return best
+    repeated = rows[rows >= REPEATED_ROWS].sum() >= REPEATED_SHARE * rows.sum()
+    tokens, row = split_tokens(text)
+    row = row[pc.match_substring_regex(tokens, LETTER).to_numpy(zero_copy_only=False)]
+    several = rows[row].sum() >= TOKENS_PER_VALUE * rows.sum()
+    return "text" if several and not repeated else "category"
+
+
+def split_tokens(text: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The tokens of some texts in lower case, and the number of the text each is in, (tokens,).
+
+    A token that is in a text twice is there once.
+    """
+    parts = pc.split_pattern_regex(pc.utf8_lower(text), TOKEN_BREAK)
+    tokens, row = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
+    coded = tokens.dictionary_encode()
+    pair = row * (len(coded.dictionary) + 1) + coded.indices.to_numpy()
+    _, first = np.unique(pair, return_index=True)
+    first = first[pc.not_equal(tokens.take(first), "").to_numpy(zero_copy_only=False)]
+    return tokens.take(first), row[first]
 
 
 # Values of text.
@@ -244,6 +268,7 @@ def wrong_type(
         "datetime": "convert it, as with pandas.to_datetime",
         "time": "convert it to times",
         "category": "read it as text, as with dtype=str of pandas.read_csv",
+        "text": "convert it to text",
     }
     return ParameterError(
         f"column {name!r} must hold {PLURALS[kind]}{before}, but holds {holds} "

@@ -27,9 +27,9 @@ from parkrr.data.encoders import (
     CategoryCounts,
     TableEncoder,
     TrainingEncoder,
+    ValueCounter,
     add_counts,
     assign_folds,
-    count_categories,
     find_counted,
     learn_columns,
 )
@@ -175,12 +175,12 @@ def learn_encoded_table(
     draws = engine.map(partial(read_features, table.features), table.sample(sample, seed))
     rows = pa.concat_tables(draws)
     kinds = find_kinds(rows, declared)
-    names = find_counted(rows, kinds)
+    counters = find_counted(rows, kinds)
     counts: dict[str, CategoryCounts] = {}
-    if names:
+    if counters:
         parts = run_tasks(
             engine,
-            partial(count_slice, names, target, seed),
+            partial(count_slice, counters, target, seed),
             table.slices(SLICES),
             label="counting categories",
             unit="rows",
@@ -200,22 +200,26 @@ def read_features(names: Sequence[str], draw: Draw) -> pa.Table:
 
 
 def count_slice(
-    names: Sequence[str], target: Target, seed: int, table: ParquetTable
+    counters: Mapping[str, ValueCounter], target: Target, seed: int, table: ParquetTable
 ) -> dict[str, CategoryCounts]:
     """The categories of a slice and the sums of their targets, over rows of positive weight."""
 
-    def count(block: pa.Table) -> dict[str, CategoryCounts]:
+    def count_block(block: pa.Table) -> dict[str, CategoryCounts]:
         Y = target.encode(block)
         w = target.weigh(Y, None if table.weight is None else as_numbers(block[table.weight]))
         w = np.ones(len(Y)) if w is None else w
         chosen = np.isfinite(Y).all(1) & (w > 0)
         rows = block.filter(pa.array(chosen))
         fold = assign_folds(rows[ROW_NUMBER].to_numpy(), seed, VALIDATION_SHARE)
-        return {name: count_categories(rows[name], Y[chosen], fold, w[chosen]) for name in names}
+        return {
+            name: count(rows[name], Y[chosen], fold, w[chosen]) for name, count in counters.items()
+        }
 
-    read = list(dict.fromkeys([*names, *target.names, ROW_NUMBER]))
+    read = list(dict.fromkeys([*counters, *target.names, ROW_NUMBER]))
     read += [table.weight] if table.weight else []
-    return add_counts(map(count, table.blocks(rows_per_block(len(read) + 8, BLOCK_BYTES), read)))
+    return add_counts(
+        map(count_block, table.blocks(rows_per_block(len(read) + 8, BLOCK_BYTES), read))
+    )
 
 
 def as_table(X: Any) -> pa.Table:
@@ -303,8 +307,8 @@ def learn_frame_encoder(
 ) -> TrainingEncoder:
     """How to encode the columns of a frame, with targets Y (n, t), folds and weights (n,)."""
     kinds = find_kinds(table, declared)
-    names = find_counted(table, kinds)
-    counts = {name: count_categories(table[name], Y, fold, w) for name in names}
+    counters = find_counted(table, kinds)
+    counts = {name: count(table[name], Y, fold, w) for name, count in counters.items()}
     return learn_columns(table, counts, kinds)
 
 

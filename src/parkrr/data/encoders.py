@@ -1,4 +1,4 @@
-"""Table columns as numbers: numbers, booleans, dates and times, categories, missing values.
+"""Table columns as numbers: numbers, booleans, dates and times, categories, text, missing values.
 
 How to encode a column is learned from a sample of rows, for categories from counts over all rows,
 and kept as plain data.
@@ -9,7 +9,7 @@ means over all folds of training rows, and a new row means over all rows. So are
 single values matter, such as amounts that the law names: a kernel smooths over them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -26,6 +26,7 @@ from parkrr.data.column_kinds import (
     find_kinds,
     name_type,
     read_values,
+    split_tokens,
     wrong_type,
 )
 from parkrr.data.rows import mix_bits
@@ -35,7 +36,11 @@ from parkrr.runtime import describe_count
 ONE_HOT = 20  # categories up to which each has a column of its own
 RARE = 10  # rows below which a category has none
 SHRINK = 20.0  # rows with the overall mean that are added to those of a category
-MOST_CATEGORIES = 100_000  # kept of one column, the most frequent
+MOST_CATEGORIES = 100_000  # kept of one column, the most frequent; of tokens too
+MOST_TOKENS = 20  # of one column that become columns
+# A token must tell this much more of the target than the best of as many would by chance: the
+# square of its deviation over its variance, beyond 2 log(tokens).
+TOKEN_EVIDENCE = 4.0
 MOST_MEANS = 10  # outputs whose means describe a category
 FOLDS = 5  # of training rows; validation rows are one more
 # Means at single values of a number stand beside it if they explain so much more of the target's
@@ -209,6 +214,43 @@ class Category:
 
 @final
 @dataclass(frozen=True)
+class FreeText:
+    """Free text: how many different tokens it has, and which of some tokens that tell something."""
+
+    name: str  # of the column
+    tokens: tuple[str, ...]  # in lower case
+    type: str = ""  # of Arrow, in fit
+    missing: float = 0.0  # share of the rows in fit
+    unused: str = ""  # why the column tells nothing
+
+    holds = "text"
+
+    @property
+    def width(self) -> int:
+        return 1 + len(self.tokens)
+
+    @property
+    def becomes(self) -> str:
+        """What the column becomes."""
+        n = describe_count(len(self.tokens), "token")
+        return (
+            f"number of tokens; whether it has each of {n}" if self.tokens else "number of tokens"
+        )
+
+    def encode(self, values: pa.ChunkedArray) -> Array:
+        if family_of(values.type) not in ("text", "missing"):
+            raise wrong_type(self.name, self.holds, self.type, values.type)
+        tokens, row = split_tokens(as_strings(values).combine_chunks())
+        index = pc.index_in(tokens, value_set=pa.array(self.tokens, pa.string()))
+        known = index.is_valid().to_numpy(zero_copy_only=False)
+        X = np.zeros((len(values), self.width))
+        X[:, 0] = np.log1p(np.bincount(row, minlength=len(values)))
+        X[row[known], 1 + index.drop_null().to_numpy()] = 1.0
+        return X
+
+
+@final
+@dataclass(frozen=True)
 class Ignored:
     """A column that was declared to be ignored."""
 
@@ -218,12 +260,13 @@ class Ignored:
     holds, becomes, missing, unused, width = "ignored", "nothing", 0.0, "", 0
 
 
-ColumnEncoder = Number | DateTime | Category | Ignored
+ColumnEncoder = Number | DateTime | Category | FreeText | Ignored
 # By their names in model files.
 KINDS: dict[Any, Any] = {
     "Number": Number,
     "Moment": DateTime,
     "Category": Category,
+    "FreeText": FreeText,
     "Ignored": Ignored,
 }
 
@@ -423,14 +466,33 @@ def count_categories(
     return CategoryCounts(tuple(names[k] for k in order), sums[order], squares)
 
 
-def find_counted(sample: pa.Table, kinds: Mapping[str, str]) -> list[str]:
-    """Columns whose values are to be counted: categories, and beside them repeated numbers.
+ValueCounter = Callable[
+    [pa.ChunkedArray, Array, NDArray[np.integer[Any]], Array | None], CategoryCounts
+]
+
+
+def count_tokens(
+    values: pa.ChunkedArray, Y: Array, fold: NDArray[np.integer[Any]], w: Array | None = None
+) -> CategoryCounts:
+    """As `count_categories`, of tokens; missing values count all rows that have any."""
+    tokens, row = split_tokens(as_strings(values).combine_chunks())
+    rows = np.concatenate([row, np.flatnonzero(values.is_valid().to_numpy())])
+    entries = pa.chunked_array([tokens, pa.nulls(len(rows) - len(row), tokens.type)])
+    counts = count_categories(entries, Y[rows], fold[rows], None if w is None else w[rows])
+    known, once = rows[len(row) :], np.ones(len(Y)) if w is None else w
+    training = known[fold[known] < FOLDS]
+    return replace(counts, squares=(once[training, None] * Y[training] ** 2).sum(0))
+
+
+def find_counted(sample: pa.Table, kinds: Mapping[str, str]) -> dict[str, ValueCounter]:
+    """Columns whose values are to be counted: categories, tokens, and beside them repeated numbers.
 
     Most rows must hold a number that is in at least `SINGLE_ROWS` rows of the sample.
     """
-    names = [name for name, kind in kinds.items() if kind == "category"]
-    if not names:  # a pass over the rows, which numbers alone do not need
-        return []
+    of_kind: dict[str, ValueCounter] = {"category": count_categories, "text": count_tokens}
+    counters = {name: of_kind[kind] for name, kind in kinds.items() if kind in of_kind}
+    if not counters:  # a pass over the rows, which numbers alone do not need
+        return {}
     for name, kind in kinds.items():
         values = sample[name]
         if kind != "number" or family_of(values.type) != "number":
@@ -439,8 +501,8 @@ def find_counted(sample: pa.Table, kinds: Mapping[str, str]) -> list[str]:
         fewest, most = SINGLE_VALUES
         repeated = counts[counts >= SINGLE_ROWS].sum()
         if fewest <= len(counts) <= most and repeated >= SINGLE_SHARE * len(sample):
-            names.append(name)
-    return names
+            counters[name] = count_categories
+    return counters
 
 
 def add_counts(parts: Iterable[dict[str, CategoryCounts]]) -> dict[str, CategoryCounts]:
@@ -470,6 +532,8 @@ def learn_columns(
             columns.append(describe_category(category, counts[name], fitted))
             if codes is not None:
                 fold_codes[name] = codes
+        elif kind == "text":
+            columns.append(learn_free_text(name, counts[name], fitted, share_of_nulls(values)))
         elif kind == "ignore":
             columns.append(Ignored(name, fitted))
         elif kind in ("datetime", "time"):
@@ -563,6 +627,30 @@ def learn_numbers(X: Array, names: Sequence[str], types: Sequence[str]) -> Table
     return TableEncoder(tuple(columns))
 
 
+def learn_free_text(name: str, counts: CategoryCounts, fitted: str, missing: float) -> FreeText:
+    """Which tokens tell something of the target, from training rows alone.
+
+    A token of n of N rows whose targets sum to s tells (s - n mean)^2 / (n variance (1 - n / N)),
+    which is a square of a normal number if the token has nothing to do with the target.
+    """
+    sums = counts.sums[:, :FOLDS].sum(1)  # (tokens, 1 + t)
+    is_total = np.array([value is None for value in counts.values], dtype=bool)
+    total = sums[is_total].sum(0)  # (1 + t,)
+    N = max(total[0], 1e-300)
+    mean = total[1:] / N
+    variance = np.maximum(counts.squares / N - mean**2, 1e-300)  # (t,)
+    n = sums[:, 0]
+    frequent = ~is_total & (n >= RARE) & (n <= N - RARE)
+    rows, names = n[frequent], [counts.values[k] for k in np.flatnonzero(frequent)]
+    deviation = sums[frequent, 1:] - rows[:, None] * mean
+    evidence = (deviation**2 / (rows * (1 - rows / N))[:, None] / variance).max(1, initial=0.0)
+    enough = 2 * np.log(max(1, len(names))) + TOKEN_EVIDENCE
+    order = [k for k in np.argsort(-evidence, kind="stable") if evidence[k] > enough]
+    tokens = tuple(sorted(token for k in order[:MOST_TOKENS] if (token := names[k]) is not None))
+    unused = "" if tokens else "no token of 10 rows or more tells of the target"
+    return FreeText(name, tokens, fitted, missing, unused)
+
+
 def learn_datetime(name: str, s: Array, kind: str, fitted: str) -> DateTime:
     """Only what varies in seconds (n,) becomes a column: dates have no time of day."""
     missing = np.isnan(s)
@@ -613,6 +701,11 @@ def share_of(chosen: NDArray[np.bool_]) -> float:
     return float(chosen.mean()) if len(chosen) else 0.0
 
 
+def share_of_nulls(values: pa.ChunkedArray) -> float:
+    """The share of values that are missing."""
+    return float(values.null_count) / max(1, len(values))
+
+
 def find_unused(known: Array, n: int) -> str:
     """Why values that are known in some of n rows tell nothing; empty if they do."""
     if not len(known):
@@ -632,6 +725,8 @@ def learn_category(name: str, counts: CategoryCounts) -> tuple[Category, Array |
     if few:
         one_hot, none = np.eye(len(values)), (0.0,) * len(values)
         return Category(name, values, tuple(map(tuple, one_hot.tolist())), none), None
+    if not values:  # means of all other rows would differ from fold to fold
+        return Category(name, (), (), (0.0,)), None
     rare = 0.0 if frequent.all() else rows[~frequent].mean()
     sizes = np.log1p([*rows[frequent], rare])  # (k + 1,)  of no target, so of all rows
 
@@ -651,7 +746,7 @@ def learn_category(name: str, counts: CategoryCounts) -> tuple[Category, Array |
 
 def largest_width(schema: pa.Schema, names: Iterable[str], declared: Mapping[str, str]) -> int:
     """Numbers that columns of these types may become, at most."""
-    widths = {"text": ONE_HOT, "category": ONE_HOT, "datetime": 8, "time": 8, "ignore": 0}
+    widths = {"text": 1 + MOST_TOKENS, "category": ONE_HOT, "datetime": 8, "time": 8, "ignore": 0}
     kinds = [declared.get(name, family_of(schema.field(name).type)) for name in names]
     return sum(widths.get(kind, 2) for kind in kinds)
 

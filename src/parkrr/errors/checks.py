@@ -11,7 +11,7 @@ import numpy as np
 
 from parkrr.errors.exceptions import ParameterError
 
-COLUMN_KINDS = ("number", "category", "datetime", "ignore")  # that can be declared
+COLUMN_KINDS = ("number", "category", "datetime", "text", "ignore")  # that can be declared
 UNITS = {"": 1e0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 

@@ -142,8 +142,8 @@ def fill_missing(X: Value, columns: TableEncoder) -> Value:
     others = [column.name for column in columns.columns if not isinstance(column, Number)]
     if others:
         raise ParameterError(
-            f"to_onnx needs columns of numbers, but {others} are categories, dates or times; turn "
-            f"them into numbers before the fit, or serve the file of save(), which encodes them"
+            f"to_onnx needs columns of numbers, but {others} are categories, text, dates or times; "
+            f"make them numbers before the fit, or serve the file of save(), which encodes them"
         )
     numbers = [column for column in columns.columns if isinstance(column, Number)]
     graph = X.graph

@@ -14,7 +14,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from parkrr.data import PERIODS, Category, DateTime, Ignored, Number, TableEncoder
+from parkrr.data import PERIODS, Category, DateTime, FreeText, Ignored, Number, TableEncoder
 from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
@@ -62,6 +62,7 @@ COLUMN: Any = (
     define_like(Number, {}, defaults=True, tag_field="kind", tag="Number")
     | define_like(DateTime, TURNS, defaults=True, tag_field="kind", tag="Moment")
     | define_like(Category, {}, defaults=True, tag_field="kind", tag="Category")
+    | define_like(FreeText, {}, defaults=True, tag_field="kind", tag="FreeText")
     | define_like(Ignored, {}, defaults=True, tag_field="kind", tag="Ignored")
 )
 REPORT: Any = define_like(
@@ -346,6 +347,9 @@ def check_features(facts: Facts, d: int) -> None:
             require(same, "columns of numbers must have a mean for each of their knots")
         empty = isinstance(column, DateTime) and not column.width
         require(not empty, "columns of dates must become at least one number")
+        if isinstance(column, FreeText):
+            unique = len(set(column.tokens)) == len(column.tokens)
+            require(unique, "columns of text must have different tokens")
         if isinstance(column, Category):
             values, codes = column.values, column.codes
             unique = len(set(values)) == len(values) == len(codes)

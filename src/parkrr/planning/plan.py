@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from parkrr.data import ArraySource, Category, ParquetTable
+from parkrr.data import ArraySource, Category, FreeText, ParquetTable
 from parkrr.errors import check_bytes, check_positive_or
 from parkrr.planning.disk_sizes import (
     MEMORY,
@@ -174,7 +174,9 @@ def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed
         groups=len(table.row_groups),
         group_bytes=max(group.n_bytes for group in table.row_groups),
         row_seconds=row_seconds,
-        has_categories=any(isinstance(column, Category) for column in encoded.columns.columns),
+        has_categories=any(
+            isinstance(column, Category | FreeText) for column in encoded.columns.columns
+        ),
     )
     plan = Plan(
         where="disk",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import r2_score
 
-from parkrr.data import Category, ColumnEncoder, DateTime, Number
+from parkrr.data import Category, ColumnEncoder, DateTime, FreeText, Number
 from parkrr.inspection import balance, feature_names
 from parkrr.kernels import FeatureMap
 from parkrr.park import CellReport
@@ -124,6 +124,8 @@ def describe_column(column: ColumnEncoder) -> str:
     """What a column holds."""
     if isinstance(column, Category):
         return f"{len(column.values):,} categories"
+    if isinstance(column, FreeText):
+        return f"text, {len(column.tokens)} tokens"
     if isinstance(column, DateTime):
         return "date or time" if column.elapsed else "time of day"
     if not isinstance(column, Number):
