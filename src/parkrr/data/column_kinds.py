@@ -18,7 +18,7 @@ from parkrr.errors import ParameterError
 READABLE = 0.95  # of the values of text, from which it is read as numbers, booleans, dates or times
 DECLARED_READABLE = 0.5  # the same where the user declares it: fewer, and it was a mistake
 SAMPLED_VALUES = 100_000  # of text, from which its kind is learned
-# Text is free text and not a category if values of so many rows make up less than this share of them,
+# Text is no category if values of so many rows make up less than this share of them,
 # and if a value has so many tokens with a letter on average.
 REPEATED_ROWS, REPEATED_SHARE, TOKENS_PER_VALUE = 10, 0.5, 1.5
 TOKEN_BREAK, LETTER = r"[^\pL\pN]+", r"\pL"  # anything but letters and digits; one letter
