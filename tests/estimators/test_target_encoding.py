@@ -72,7 +72,7 @@ def test_rows_encoded_by_their_targets_cannot_be_forgotten():
     frame, y = noise(4000, seed=0)
     settings = SETTINGS | {"penalty": 1e-2, "keep_statistics": True}
     model = ParKRegressor(**settings).fit(frame, y)
-    with pytest.raises(ParameterError, match="are encoded by their targets"):
+    with pytest.raises(ParameterError, match="are encoded by means of the target, but"):
         model.forget(frame[:5], y[:5])
 
 
