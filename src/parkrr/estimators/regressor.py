@@ -114,7 +114,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         "datetime", "text" or "ignore" by the name of a column, such as ``{"zip": "category"}``;
         columns of an array go by their number. Other columns are recognised: text that is
         numbers, booleans, ISO dates or times in 0.95 of its values is read as such, other text
-        is categories, and numbers are numbers. ``columns_`` shows what each column became.
+        is categories or, if it hardly repeats, free text, and numbers are numbers.
+        ``columns_`` shows what each column became.
     device : str or torch.device, default="cpu"
         Device of torch on which the fit runs. Only the CPU has been tested on hardware.
     engine : Engine or str, default="local"

@@ -17,7 +17,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = (-1, 2**26), (-3, 2**25)
 def reuse_freed_memory() -> None:
     """Let the C library keep freed memory for the next array of the same size, where it can.
 
-    Otherwise every temporary of a few megabytes comes as fresh pages. One step of metric descent,
+    Otherwise every temporary of a few megabytes comes as fresh pages. A batch of metric descent,
     which has a dozen of them, took 36 ms on one thread, of which the system took 23, and takes 19.
     On two threads, which wait for each other when pages come, of a machine that others use too,
     four of them took 1,800 ms and take 85.
