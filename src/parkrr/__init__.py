@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     )
     from parkrr.park import Coarse
     from parkrr.partition import Blend
-    from parkrr.runtime import LocalEngine
+    from parkrr.runtime import FitEvent, LocalEngine
     from parkrr.runtime.ray_engine import RayEngine
 
 __all__ = [
     "Blend",
     "Coarse",
     "FeatureMap",
+    "FitEvent",
     "Gaussian",
     "Laplacian",
     "Linear",
@@ -44,6 +45,7 @@ PUBLIC = {
     "Blend": "partition",
     "Coarse": "park",
     "FeatureMap": "kernels",
+    "FitEvent": "runtime",
     "Gaussian": "kernels",
     "Laplacian": "kernels",
     "Linear": "kernels",

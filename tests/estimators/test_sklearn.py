@@ -56,6 +56,7 @@ GRID = {
     "balance": [True, False],
     "blend": [1, "auto", Blend(2, 1.0)],
     "coarse": [0, "auto", 20, Coarse(20, Gaussian(3.0))],
+    "effort": ["fast", "balanced", "thorough"],
     "time_budget": ["auto", 5.0],
     "max_memory": [None, 1e9],
     "fit_intercept": [True, False],
@@ -68,6 +69,8 @@ GRID = {
     "checkpoint": [None, "a folder"],
     "keep_statistics": ["auto", True, False],
     "progress": [True, False],
+    "callbacks": [None, [print]],
+    "warm_start": [False, True],
     "random_state": [None, 0, np.random.RandomState(0)],
 }
 REGRESSOR_GRID = {

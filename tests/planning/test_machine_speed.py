@@ -2,7 +2,13 @@
 
 import pytest
 
-from parkrr.planning.machine_speed import CELL, REPEATS, MachineSpeed, measure_speed, time_work
+from parkrr.planning.machine_speed import (
+    CELL,
+    MachineSpeed,
+    measure_quickly,
+    measure_speed,
+    time_work,
+)
 
 UNIT = MachineSpeed(*[1.0] * 8)
 
@@ -25,5 +31,11 @@ def test_a_product_takes_less_in_a_larger_cell():
 
 def test_work_is_timed_after_a_first_run():
     runs = []
-    assert time_work(lambda: runs.append(1)) >= 0
-    assert len(runs) == REPEATS + 1
+    assert time_work(lambda: runs.append(1), repeats=3) >= 0
+    assert len(runs) == 4
+
+
+def test_a_quick_measurement_has_every_piece_but_those_that_choose():
+    speed = vars(measure_quickly(3, 1, 2))
+    zero = {name for name, seconds in speed.items() if seconds == 0}
+    assert zero == {"comparison", "descent_step", "near"}

@@ -1,6 +1,5 @@
-"""Engines, tasks that are run with progress, and torch's threads."""
+"""Engines, tasks that are run on them, and torch's threads."""
 
-import logging
 import sys
 import threading
 
@@ -11,7 +10,7 @@ import torch
 from ondisk import on_disk, write
 from parkrr import Gaussian, LocalEngine, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
-from parkrr.runtime import as_engine, map_on_threads, progress, run_tasks, torch_threads
+from parkrr.runtime import as_engine, map_on_threads, run_tasks, torch_threads
 
 
 class OneByOne:
@@ -129,27 +128,6 @@ def test_the_longest_tasks_start_first_and_large_ones_alone():
     groups.clear()
     run_tasks(Spy(), abs, [1, 9, 3], size_of=int, work_of=lambda task: -task, **SHOWN)
     assert groups == [[1, 3, 9]]
-
-
-def test_progress_outside_of_a_terminal_is_one_line_in_the_log(caplog):
-    with (
-        caplog.at_level(logging.INFO, "parkrr"),
-        progress("fitting cells", total=30, unit="rows", shown=True) as tick,
-    ):
-        tick(10)
-        tick(20)
-    [record] = caplog.records
-    assert record.getMessage().startswith("fitting cells: 30 rows in ")
-
-
-@pytest.mark.parametrize(("total", "shown"), [(30, False), (0, True)])
-def test_progress_that_is_not_shown_writes_nothing(total, shown, caplog):
-    with (
-        caplog.at_level(logging.INFO, "parkrr"),
-        progress("fitting cells", total=total, unit="rows", shown=shown) as tick,
-    ):
-        tick(total)
-    assert not caplog.records
 
 
 def test_torch_gets_its_threads_back_whatever_order_contexts_end_in():

@@ -1,5 +1,6 @@
 """Metric descent: its slopes are those of the formula, and it finds the column that matters."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,14 @@ from parkrr.data.rows import ArraySource, Block
 from parkrr.kernels import Gaussian, Matern
 from parkrr.kernels.feature_map import apply_matrix
 from parkrr.runtime.engine import LocalEngine
-from parkrr.tuning.metric_descent import RATE, Adam, LocalBatch, MetricDescent
+from parkrr.tuning.metric_descent import (
+    RATE,
+    Adam,
+    LocalBatch,
+    MetricDescent,
+    compute_slopes,
+    pair_batches,
+)
 from parkrr.tuning.metric_search import decreasing_rates
 from reference import finite_differences, kernel_matrix, refit_squares
 
@@ -38,20 +46,20 @@ def validation_error(batch, matrix, ridge):
 @pytest.mark.parametrize("matrix", [np.full(3, 0.7), np.eye(3) + 0.1])
 def test_slopes_are_those_of_finite_differences(weighted, matrix):
     rows = batch(weighted)
-    slopes = rows.slopes(Gaussian(1.0), torch.from_numpy(matrix), RIDGE)
+    slopes = compute_slopes([rows, rows], Gaussian(1.0), torch.from_numpy(matrix), RIDGE)
     by_matrix = finite_differences(lambda A: validation_error(rows, A, RIDGE), matrix)
-    np.testing.assert_allclose(slopes.by_matrix, by_matrix, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(slopes.by_matrix, [by_matrix] * 2, rtol=1e-5, atol=1e-7)
     by_ridge = finite_differences(
         lambda log: validation_error(rows, matrix, np.exp(log[0])), np.log([RIDGE])
     )
-    assert slopes.by_ridge == pytest.approx(by_ridge[0], rel=1e-5)
+    np.testing.assert_allclose(slopes.by_ridge, [by_ridge[0]] * 2, rtol=1e-5)
     error = validation_error(rows, matrix, RIDGE)
-    assert slopes.squares / slopes.weight == pytest.approx(error)
+    np.testing.assert_allclose(slopes.squares / slopes.weight, [error] * 2)
 
 
 def test_slopes_of_a_system_that_cannot_be_solved_are_not_finite():
-    slopes = batch(False).slopes(Gaussian(1.0), torch.ones(3).double(), -1e3)
-    assert not slopes.is_finite
+    slopes = compute_slopes([batch(False)], Gaussian(1.0), torch.ones(3).double(), -1e3)
+    assert slopes.is_finite.tolist() == [False]
 
 
 def test_gradient_products_are_those_of_finite_differences():
@@ -91,36 +99,36 @@ def descent(matrix, ridge=1.0, fixed=False, seed=0):
 @pytest.mark.parametrize("matrix", [torch.ones(4), torch.eye(4)])
 def test_a_descent_finds_the_one_column_that_matters(matrix):
     learned = descent(matrix)
-    learned.advance(decreasing_rates(40), deadline=np.inf)
+    learned.advance(decreasing_rates(40))
     size = apply_matrix(torch.eye(4).double(), learned.matrix).norm(dim=1)
     assert size[0] > 2 * size[1:].max()
 
 
 def test_a_descent_lowers_the_error():
     learned = descent(torch.ones(4))
-    learned.advance([RATE] * 16, deadline=np.inf)
+    learned.advance([RATE] * 16)
     before = learned.error
-    learned.advance(decreasing_rates(24), deadline=np.inf)
+    learned.advance(decreasing_rates(24))
     assert learned.error < before
 
 
 def test_gradient_products_find_the_one_column_that_matters():
     learned = descent(torch.ones(4))
-    learned.jump_to_gradient_products(deadline=np.inf)
+    learned.jump_to_gradient_products()
     assert learned.matrix[0] > 3 * learned.matrix[1:].max()
     assert float(learned.matrix.norm()) == pytest.approx(2.0)
 
 
 def test_the_same_seed_gives_the_same_descent():
     one, other = descent(torch.ones(4)), descent(torch.ones(4))
-    one.advance([RATE] * 3, deadline=np.inf)
-    other.advance([RATE] * 3, deadline=np.inf)
+    one.advance([RATE] * 3)
+    other.advance([RATE] * 3)
     torch.testing.assert_close(one.matrix, other.matrix, rtol=0, atol=0)
 
 
 def test_another_kernel_starts_from_the_matrix_and_the_ridge_of_the_first():
     learned = descent(torch.ones(4))
-    learned.advance([RATE] * 3, deadline=np.inf)
+    learned.advance([RATE] * 3)
     other = learned.restart(Gaussian(1.0))
     assert other.kernel == Gaussian(1.0)
     assert other.ridge == learned.ridge
@@ -128,18 +136,9 @@ def test_another_kernel_starts_from_the_matrix_and_the_ridge_of_the_first():
     torch.testing.assert_close(other.matrix, learned.matrix, rtol=0, atol=0)
 
 
-def test_no_step_is_taken_after_the_deadline():
-    late = descent(torch.ones(4))
-    late.advance([RATE] * 5, deadline=-np.inf)
-    late.jump_to_gradient_products(deadline=-np.inf)
-    assert late.steps == []
-    assert late.error == np.inf
-    assert bool((late.matrix == 1).all())
-
-
 def test_a_fixed_ridge_stays():
     fixed = descent(torch.ones(4), ridge=1e-9, fixed=True)
-    fixed.advance([RATE] * 3, deadline=np.inf)
+    fixed.advance([RATE] * 3)
     assert fixed.ridge == 1e-9
 
 
@@ -151,9 +150,15 @@ def test_the_error_is_the_mean_over_the_last_sixteen_steps():
 
 def test_a_batch_holds_the_rows_nearest_to_its_centre_behind_the_matrix():
     weights = torch.tensor([3.0, 0.1, 0.1, 0.1])
-    [drawn] = descent(weights).draw_batches(1)
+    [drawn] = descent(weights).draw_batches(1, 800)
     F = descent(weights).rows.X * weights
     mapped = drawn.rows.X * weights
     expected = (F - mapped[0]).norm(dim=1).sort().values[:100]
     torch.testing.assert_close((mapped - mapped[0]).norm(dim=1), expected)
     assert int(drawn.is_validation.sum()) == round(0.25 * 100)
+
+
+def test_batches_with_other_numbers_of_training_rows_are_not_paired():
+    one, other = batch(False), replace(batch(False), is_validation=torch.arange(30) % 5 == 0)
+    sizes = [len(part) for part in pair_batches([one, one, one, other])]
+    assert sizes == [2, 1, 1]

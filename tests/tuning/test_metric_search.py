@@ -12,8 +12,10 @@ from parkrr.kernels import FeatureMap, Gaussian, Laplacian, Matern
 from parkrr.kernels.feature_map import add_normal_scores
 from parkrr.park import CoarseModel
 from parkrr.planning.settings import build_settings, open_choices
+from parkrr.runtime import ChoiceProgress
 from parkrr.tuning.log import Candidate, TuningLog
 from parkrr.tuning.metric_search import (
+    EFFORTS,
     DescentCandidate,
     DescentSteps,
     MetricSearch,
@@ -23,6 +25,7 @@ from plain import plain
 from reference import refit_squares
 
 N = 120
+BALANCED = EFFORTS["balanced"]
 rng = np.random.default_rng(0)
 X = rng.normal(size=(N, 3))
 Y = np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(N, 1))
@@ -39,27 +42,33 @@ def candidate(kernel=None, metric=RAW, map_name="standard", penalty=1e-3):
 
 
 def search(candidates, n=N, deadline=math.inf, seconds=math.inf, **changes):
+    log = TuningLog(progress=ChoiceProgress(deadline=deadline))
     params = {"kernel": "auto", "penalty": "auto", "metric": "learned", **changes}
     params = plain().get_params() | params | {"progress": False, "engine": "local"}
     choices = open_choices(params, n, 3)
     settings = build_settings(params, choices, ONE_CELL, n, 0)
     rows = ArraySource(torch.from_numpy(X[:n]), torch.from_numpy(Y[:n]))
-    return MetricSearch(settings, choices, rows, candidates, 0, TuningLog(), seconds, deadline)
+    return MetricSearch(settings, choices, rows, candidates, 0, log, seconds)
 
 
 @pytest.mark.parametrize(("n", "last"), [(400, 80), (4_000, 100), (40_000, 200)])
 def test_steps_are_all_there_are_where_the_budget_allows(n, last):
-    assert count_descent_steps(n, [8, 4], 2, seconds=1e9) == DescentSteps(8, 16, last, 24)
+    assert count_descent_steps(n, [8, 4], 2, 1e9, BALANCED) == DescentSteps(8, 16, last, 24)
 
 
 def test_wide_rows_take_fewer_steps_for_the_same_seconds():
-    narrow, wide = (count_descent_steps(20_000, [e] * 2, 2, 20.0) for e in (20, 600))
+    narrow, wide = (count_descent_steps(20_000, [e] * 2, 2, 20.0, BALANCED) for e in (20, 600))
     assert wide.last < narrow.last
     assert wide.first < narrow.first
 
 
+def test_fast_takes_a_quarter_of_the_steps_and_thorough_twice_as_many():
+    fast, usual, twice = (count_descent_steps(8000, [8, 4], 2, 1e9, e) for e in EFFORTS.values())
+    assert (fast.last, usual.last, twice.last) == (50, 200, 400)
+
+
 def test_no_step_is_taken_where_none_fits_the_budget():
-    assert count_descent_steps(20_000, [20] * 2, 2, 1e-3) == DescentSteps(0, 0, 0, 0)
+    assert count_descent_steps(20_000, [20] * 2, 2, 1e-3, BALANCED) == DescentSteps(0, 0, 0, 0)
     assert search([candidate()], seconds=1e-6).descend() == []
 
 

@@ -225,4 +225,4 @@ def test_a_budget_that_strikes_is_in_what_was_tried(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: 1000 * clock())
     model = ParKRegressor(time_budget=100.0, **AUTO).fit(X, y)
     [stop] = [each for each in model.chosen_.tried if each["step"] == "time budget"]
-    assert stop["stopped"].startswith("metric descent: ")
+    assert stop["stopped"].startswith("sample search")

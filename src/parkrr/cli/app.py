@@ -87,6 +87,7 @@ Classify = Annotated[
     ),
 ]
 Memory = Annotated[str | None, option("Memory of the process, for files 4GB by default.", "SIZE")]
+Effort = Annotated[str | None, option("How much is searched: fast, balanced or thorough.", "NAME")]
 Seconds = Annotated[float | None, option("Seconds the fit should take.", "SECONDS")]
 Checkpoint = Annotated[
     str | None, option("Folder or URL from which the same command resumes.", "FOLDER")
@@ -222,6 +223,7 @@ def plan(
     columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
+    effort: Effort = None,
     time_budget: Seconds = None,
     checkpoint: Checkpoint = None,
     n_cells: Cells = None,
@@ -267,6 +269,7 @@ def fit(
     columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
+    effort: Effort = None,
     time_budget: Seconds = None,
     checkpoint: Checkpoint = None,
     n_cells: Cells = None,

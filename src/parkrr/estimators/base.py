@@ -101,15 +101,18 @@ from parkrr.planning import (
     build_settings,
     check_keep_statistics,
     check_size,
+    keep_choices,
     learn_table,
     open_choices,
     plan_rows,
     plan_table,
+    spend_time,
     stays_on_disk,
     subtract_memory,
     tune_settings,
 )
 from parkrr.runtime import (
+    Callback,
     Engine,
     as_engine,
     check_device,
@@ -179,6 +182,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         balance: bool = True,
         blend: Blend | Literal[1, "auto"] = "auto",
         coarse: Coarse | int | str = "auto",
+        effort: str = "balanced",
         time_budget: float | str = "auto",
         max_memory: float | str | None = None,
         fit_intercept: bool = True,
@@ -191,6 +195,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         checkpoint: str | Path | None = None,
         keep_statistics: bool | str = "auto",
         progress: bool = True,
+        callbacks: Sequence[Callback] | None = None,
+        warm_start: bool | Chosen = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.kernel = kernel
@@ -204,6 +210,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.balance = balance
         self.blend = blend
         self.coarse = coarse
+        self.effort = effort
         self.time_budget = time_budget
         self.max_memory = max_memory
         self.fit_intercept = fit_intercept
@@ -216,6 +223,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.checkpoint = checkpoint
         self.keep_statistics = keep_statistics
         self.progress = progress
+        self.callbacks = callbacks
+        self.warm_start = warm_start
         self.random_state = random_state
 
     def plan(
@@ -631,6 +640,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         which rows are validation rows.
         """
         params, X, y = self.get_params(deep=False), collect(X), collect(y)
+        if params["warm_start"] is True:
+            params["warm_start"] = getattr(self, "chosen_", False)
         check_rows(X, y)
         target_names = list(X.target) if isinstance(X, ParquetTable) else name_columns(y)
         if updates:
@@ -689,7 +700,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         split: "ValidationSplit | None",
     ) -> FitOutcome:
         """Fit arrays or a frame."""
-        holdout, seed = None, as_seed(self.random_state)
+        started, holdout, seed = time.perf_counter(), None, as_seed(self.random_state)
         given = read_training_rows(X, check_column_kinds(params["columns"]))
         n, table, columns = len(given), given.table, None
         if split is not None:
@@ -717,7 +728,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             held = None if held is None else self._move(held)
         if holdout is not None and w is not None:
             holdout = holdout.take(torch.from_numpy(check_weights(w, len(X)) > 0))
-        classify = self._kind == "ParKClassifier"
+        classify, params = self._kind == "ParKClassifier", spend_time(params, started)
         outcome = fit_rows(self._move(rows), params, seed, columns, holdout, classify, held)
         return outcome._replace(named=given.named)
 
@@ -990,14 +1001,16 @@ def fit_rows(
     A holdout marks which of them are validation rows; `held` are such rows beside them, to which
     the model is not fitted.
     """
-    given = rows
+    given, started = rows, time.perf_counter()
     # A row is left out with all its copies, or it would predict itself: where every row was there
     # three times, 0.9 intervals held 0.004 of new rows.
     if holdout is None and held is None and (rows.n_rows < FEW_ROWS or has_copies(rows)):
         rows = merge_copies(rows)
     holdout = holdout and holdout.to(rows.X.device)
+    params = keep_choices(params, rows.X.shape[1])
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
+    params = spend_time(params, started)
     if held is None:
         settings, log = tune_settings(params, settings, choices, rows, holdout)
         result = fit_park(settings, rows, holdout, classify)
@@ -1025,6 +1038,7 @@ def fit_rows_leaving_out(
     """Fit rows in memory: choices are made on `seen`, each of the others is left out in turn."""
     others = merge_copies(others) if has_copies(others) else others
     rows = join_blocks([seen.block(slice(None)), others.block(slice(None))])
+    params = keep_choices(params, rows.X.shape[1])
     choices = open_choices(params, seen.n_rows, rows.X.shape[1])
     settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
     if settings.solver == "falkon":
@@ -1080,13 +1094,14 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
             columns=fit.rows.columns,
             classes=fit.rows.target.classes,
         )
+    started = time.perf_counter()
     rows = learn_table(table, params, seed, classify)
     loaded, is_validation = rows.load(as_engine(params["engine"]).local)
     loaded = move_to_device(loaded, check_device(params["device"]))
     holdout = None
     if is_validation is not None and loaded.n_rows >= FEW_ROWS:
         holdout = Holdout(is_validation)
-    params = subtract_memory(params, process_bytes())
+    params = spend_time(subtract_memory(params, process_bytes()), started)
     outcome = fit_rows(loaded, params, seed, rows.columns, holdout, classify)
     return outcome._replace(classes=rows.target.classes)
 

@@ -1,6 +1,6 @@
 """ParKRegressor: numbers, their error bars and quantiles."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,8 @@ from parkrr.kernels import FeatureMap, Kernel
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.partition import Blend
 from parkrr.planning import count_choices
-from parkrr.runtime import Engine
+from parkrr.runtime import Callback, Engine
+from parkrr.tuning import Chosen
 from parkrr.uncertainty import (
     Predictor,
     calibrate_intervals,
@@ -86,6 +87,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Centres of one model of all rows, >= 0, to whose residuals the cells are fitted;
         0 for none, a ``Coarse`` to give it a kernel of its own. It helps where the target
         has a trend across cells. "auto" has one if validation error falls.
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        How much is searched before the fit: "fast" takes a quarter of the steps that learn the
+        metric, and cells of at most 2,800 rows, for a first look; "thorough" takes twice as
+        many steps, on larger batches. The same effort gives the same model on any machine,
+        which `time_budget` does not.
     time_budget : float or "auto", default="auto"
         Seconds for the fit, > 0; half of them are for choosing. Automatic numbers of cells
         and centres follow from it by a short benchmark of your machine. "auto" sets no
@@ -134,6 +140,15 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     progress : bool, default=True
         Show progress of long steps in a terminal or notebook; elsewhere the logger
         "parkrr" gets a line for each.
+    callbacks : list of callables or None, default=None
+        Called with a :class:`parkrr.FitEvent` for everything that is compared while the fit
+        chooses: step, candidate, validation error, seconds, share of the work. One that
+        returns True ends the search with the best so far.
+    warm_start : bool or Chosen, default=False
+        True has the next fit of this estimator keep kernel, metric, penalty, blend, coarse
+        level and precision of the last one, and choose nothing again. ``chosen_`` of another
+        estimator does the same from the first fit on, and survives `clone`, as in
+        cross-validation.
     random_state : int, RandomState or None, default=None
         Seed of all random choices, >= 0. Pass an int for the same model in every fit.
     guarantee : {"none", "split", "cell", "jackknife+"}, default="none"
@@ -219,6 +234,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         balance: bool = True,
         blend: Blend | Literal[1, "auto"] = "auto",
         coarse: Coarse | int | str = "auto",
+        effort: str = "balanced",
         time_budget: float | str = "auto",
         max_memory: float | str | None = None,
         fit_intercept: bool = True,
@@ -231,6 +247,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         checkpoint: str | Path | None = None,
         keep_statistics: bool | str = "auto",
         progress: bool = True,
+        callbacks: Sequence[Callback] | None = None,
+        warm_start: bool | Chosen = False,
         random_state: int | np.random.RandomState | None = None,
         guarantee: str = "none",
         extrapolation: str = "bounded",
@@ -247,6 +265,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
             balance=balance,
             blend=blend,
             coarse=coarse,
+            effort=effort,
             time_budget=time_budget,
             max_memory=max_memory,
             fit_intercept=fit_intercept,
@@ -259,6 +278,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
             checkpoint=checkpoint,
             keep_statistics=keep_statistics,
             progress=progress,
+            callbacks=callbacks,
+            warm_start=warm_start,
             random_state=random_state,
         )
         self.guarantee = guarantee

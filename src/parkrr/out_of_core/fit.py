@@ -39,9 +39,11 @@ from parkrr.out_of_core.unfitted_model import UnfittedModel, prepare_model
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.persistence import encode_kernel, read_model, write_model
 from parkrr.planning import (
+    KEPT_CHOICES,
     DiskPlan,
     build_settings,
     count_passes,
+    keep_choices,
     learn_table,
     open_choices,
     sizes_on_disk,
@@ -49,7 +51,7 @@ from parkrr.planning import (
 )
 from parkrr.runtime import LocalEngine, as_engine, check_device, move_to_device
 from parkrr.solvers import smallest_penalty
-from parkrr.tuning import TuningLog
+from parkrr.tuning import Chosen, TuningLog
 
 SAMPLE_ROWS = 2000  # that are kept, for importances
 JOB_VERSION = 4
@@ -57,7 +59,7 @@ ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were 
 UNFITTED = "unfitted.park"
 CODES = "codes."  # of columns by fold, in that file
 # What may change between two runs of one job.
-FREE = ("engine", "progress", "checkpoint", "device")
+FREE = ("engine", "progress", "callbacks", "checkpoint", "device")
 
 
 class DiskFit(NamedTuple):
@@ -168,6 +170,7 @@ class PassSettings(NamedTuple):
             facts["seed"],
         )
         sizes = DiskPlan(**facts["sizes"])
+        params = keep_choices(params, rows.columns.width)
         choices = open_choices(params, rows.n_rows, rows.columns.width)
         settings = replace(
             build_settings(params, choices, sizes, rows.n_rows, facts["seed"]),
@@ -193,7 +196,7 @@ class PassSettings(NamedTuple):
 
 def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSettings:
     """Sizes, choices, centroids and centres, from a sample."""
-    engine = as_engine(params["engine"])
+    engine, params = as_engine(params["engine"]), keep_choices(params, rows.columns.width)
     sizes = sizes_on_disk(rows, params, engine)
     n_drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
     (sample, is_validation), share_kept = rows.sample(n_drawn, seed, engine)
@@ -303,6 +306,8 @@ def describe(value: Any) -> str:
         for tensor in vars(value).values():
             digest.update(b"" if tensor is None else tensor.cpu().numpy().tobytes())
         return f"FeatureMap {digest.hexdigest()}"
+    if isinstance(value, Chosen):
+        return repr({name: describe(value.params[name]) for name in KEPT_CHOICES})
     if isinstance(value, np.random.RandomState):
         return f"RandomState {hashlib.sha256(repr(value.get_state()).encode()).hexdigest()}"
     return repr(value)

@@ -49,6 +49,7 @@ from parkrr.uncertainty import (
     rows_to_tensors,
 )
 
+OF_ONE_FIT = ("callbacks", "warm_start")  # parameters that a file does not have
 CENTERS_DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 
@@ -213,9 +214,10 @@ def decode_columns(facts: dict[str, Any]) -> TableEncoder:
 def encode_params(params: dict[str, Any], known: list[str]) -> dict[str, Any]:
     """The known ones among the parameters of an estimator as plain data.
 
-    An engine is saved by its name, a random generator not at all.
+    An engine is saved by its name, a random generator and what belongs to one fit not at all.
     """
-    return {name: encode_param(params[name]) for name in known if name in params}
+    kept = [name for name in known if name in params and name not in OF_ONE_FIT]
+    return {name: encode_param(params[name]) for name in kept}
 
 
 def encode_param(value: Any) -> Any:

@@ -10,11 +10,14 @@ from parkrr.planning.disk_sizes import (
 )
 from parkrr.planning.plan import Plan, plan_rows, plan_table, subtract_memory
 from parkrr.planning.settings import (
+    KEPT_CHOICES,
     build_settings,
     check_keep_statistics,
     check_size,
     count_choices,
+    keep_choices,
     open_choices,
     size_rows,
+    spend_time,
     tune_settings,
 )

@@ -8,7 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import torch
@@ -18,13 +18,16 @@ from parkrr.kernels import FeatureMap, Matern
 from parkrr.partition import assign, rows_around
 from parkrr.runtime import LocalEngine, map_on_threads, release_memory
 from parkrr.solvers import Shard, kernel_of_rows
-from parkrr.tuning import LocalBatch, SampleSearch, metric_descent, sample_search
+from parkrr.tuning import LocalBatch, SampleSearch, metric_descent, metric_search, sample_search
+from parkrr.tuning.metric_descent import compute_slopes, pair_batches
 from parkrr.uncertainty import schur_complement
 
 REPEATS = 3  # of each piece, after a first one
 CELL = 2000  # rows of the cell that is timed: at 1,200 a product takes twice as long as at 4,000
 LARGER, FEWEST_ROWS = 0.4, 500  # a product at 8,000 rows takes 0.55 of one at 2,000
 ROWS = 2**13  # against as many centres as a cell has rows
+QUICK_REPEATS, QUICK_CELL, QUICK_ROWS = 1, 800, 2**11  # for a fit with a time budget
+SCHUR_ROWS = 64  # of 8,192 they took most of the time: 36 of 44 s at 300 features
 NEAR_CENTERS, CENTROIDS = 16, 256
 
 
@@ -49,57 +52,88 @@ class MachineSpeed:
 @cache
 def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
     """The speed of this machine for rows of d features and t targets; takes some two seconds."""
+    fitting = measure_fitting(d, t, cores, ROWS, CELL, REPEATS)
     generator = torch.Generator().manual_seed(0)
-    X = torch.randn(ROWS, 2 * d, generator=generator, dtype=torch.float64)
-    Y = torch.randn(ROWS, t, generator=generator, dtype=torch.float64)
-    kernel, wide_kernel = Matern(2.0 * d**0.5), Matern(2.0 * (2 * d) ** 0.5)
-    cell, short = X[:CELL, :d], X[:, :d].float()
-
     n, cut = sample_search.SAMPLE_ROWS, sample_search.SAMPLE_ROWS // 4
+    X = torch.randn(2 * ROWS, 2 * d, generator=generator, dtype=torch.float64)
+    Y = torch.randn(2 * ROWS, t, generator=generator, dtype=torch.float64)
+    kernel, wide_kernel = Matern(2.0 * d**0.5), Matern(2.0 * (2 * d) ** 0.5)
     train, validation = ArraySource(X[cut:n, :d], Y[cut:n]), ArraySource(X[:cut, :d], Y[:cut])
-    centers = sample_search.SAMPLE_CENTERS
-    search = SampleSearch(train, validation, centers, torch.float64)
+    search = SampleSearch(train, validation, sample_search.SAMPLE_CENTERS, torch.float64)
 
-    n = metric_descent.BATCH_ROWS
+    n = metric_search.FIRST_ROWS
     is_validation = torch.arange(n) < metric_descent.VALIDATION_SHARE * n
     batch = LocalBatch(Block(X[:n], Y[:n], None), is_validation)
     weights = torch.ones(2 * d, dtype=torch.float64)
-    slopes = partial(LocalBatch.slopes, kernel=wide_kernel, matrix=weights, ridge=0.1)
-    batches = [batch] * metric_descent.BATCHES
-
-    many = ArraySource(X.repeat(2, 1), Y.repeat(2, 1))
-    routed = short.repeat(2, 1)
-    section = kernel.against(short[:CELL])
-    shard = Shard(section, ArraySource(section.augment(short), Y.float()))
-    K = kernel_of_rows(kernel, cell)
-    K.diagonal().add_(1)
-
-    def on_each_core(work: Callable[[], object]) -> float:
-        """Seconds of the same work on every core at once."""
-        return time_work(lambda: map_on_threads(lambda _: work(), range(cores), cores))
-
+    slopes = partial(compute_slopes, kernel=wide_kernel, matrix=weights, ridge=0.1)
+    batches = pair_batches([batch] * metric_descent.BATCHES)
+    many = ArraySource(X, Y)
     try:
-        return MachineSpeed(
-            comparison=on_each_core(lambda: search.evaluate(kernel, FeatureMap(), "", False)),
-            descent_step=time_work(lambda: LocalEngine(cores).map(slopes, batches)),
-            near=time_work(lambda: rows_around(many, X[:NEAR_CENTERS], n, cores))
+        return replace(
+            fitting,
+            comparison=on_each_core(
+                lambda: search.evaluate(kernel, FeatureMap(), "", False), cores, REPEATS
+            ),
+            descent_step=time_work(lambda: LocalEngine(cores).map(slopes, batches), REPEATS),
+            near=time_work(lambda: rows_around(many, X[:NEAR_CENTERS], n, cores), REPEATS)
             / (many.n_rows * NEAR_CENTERS),
-            distance=on_each_core(lambda: assign(kernel, routed, short[:CENTROIDS]))
-            / (len(routed) * CENTROIDS),
-            value=on_each_core(lambda: kernel_of_rows(kernel, cell)) / CELL**2,
-            short_value=on_each_core(shard.right_side) / (ROWS * CELL),
-            product=on_each_core(lambda: torch.linalg.cholesky(K)) / (CELL**3 / 3),
-            schur=on_each_core(lambda: schur_complement(kernel, short, short[:CELL], 1.0, False))
-            / ROWS,
         )
     finally:
         release_memory()
 
 
-def time_work(work: Callable[[], object]) -> float:
+@cache
+def measure_quickly(d: int, t: int, cores: int) -> MachineSpeed:
+    """The speed of all steps but those that choose, in a tenth of the time."""
+    return measure_fitting(d, t, cores, QUICK_ROWS, QUICK_CELL, QUICK_REPEATS)
+
+
+def measure_fitting(
+    d: int, t: int, cores: int, n_rows: int, n_centers: int, repeats: int
+) -> MachineSpeed:
+    """The speed of steps behind the choices, from so many rows and centres; zero for the others."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(n_rows, d, generator=generator, dtype=torch.float64)
+    Y = torch.randn(n_rows, t, generator=generator)
+    kernel, cell, short = Matern(2.0 * d**0.5), X[:n_centers], X.float()
+    routed = short.repeat(4, 1)
+    section = kernel.against(short[:n_centers])
+    shard = Shard(section, ArraySource(section.augment(short), Y))
+    K = kernel_of_rows(kernel, cell)
+    K.diagonal().add_(1)
+    rows = short[:SCHUR_ROWS]
+
+    def seconds(work: Callable[[], object]) -> float:
+        return on_each_core(work, cores, repeats)
+
+    # A product of a smaller factor takes longer; see MachineSpeed.factor.
+    larger = math.pow(n_centers / CELL, LARGER)
+    try:
+        return MachineSpeed(
+            comparison=0.0,
+            descent_step=0.0,
+            near=0.0,
+            distance=seconds(lambda: assign(kernel, routed, short[:CENTROIDS]))
+            / (len(routed) * CENTROIDS),
+            value=seconds(lambda: kernel_of_rows(kernel, cell)) / n_centers**2,
+            short_value=seconds(shard.right_side) / (n_rows * n_centers),
+            product=larger * seconds(lambda: torch.linalg.cholesky(K)) / (n_centers**3 / 3),
+            schur=seconds(lambda: schur_complement(kernel, rows, short[:n_centers], 1.0, False))
+            / SCHUR_ROWS,
+        )
+    finally:
+        release_memory()
+
+
+def on_each_core(work: Callable[[], object], cores: int, repeats: int) -> float:
+    """Seconds of the same work on every core at once."""
+    return time_work(lambda: map_on_threads(lambda _: work(), range(cores), cores), repeats)
+
+
+def time_work(work: Callable[[], object], repeats: int) -> float:
     """Median seconds of a few runs, once libraries are loaded: others may use the machine too."""
     seconds = []
-    for _ in range(REPEATS + 1):
+    for _ in range(repeats + 1):
         start = time.perf_counter()
         work()
         seconds.append(time.perf_counter() - start)

@@ -1,6 +1,9 @@
 """From an estimator's parameters to checked settings and to the choices that are left open."""
 
+import math
+import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Protocol
@@ -38,9 +41,15 @@ from parkrr.planning.sizes import (
     estimate_bytes,
     free_bytes,
 )
-from parkrr.runtime import as_engine, describe_bytes, progress, release_memory
+from parkrr.runtime import (
+    Callback,
+    as_engine,
+    describe_bytes,
+    follow_choices,
+    release_memory,
+)
 from parkrr.solvers import Falkon
-from parkrr.tuning import N_STEPS, OpenChoices, TuningLog, tune
+from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, tune
 
 METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
@@ -52,6 +61,8 @@ EXTRAPOLATIONS = ("bounded", "free")
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
 SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
+KEPT_CHOICES = ("kernel", "penalty", "metric", "blend", "coarse", "precision")
+LEAST_SHARE = 0.1  # of a time budget that is left however long rows took to read
 TUNING_SECONDS = 40.0  # of metric descents, on the machine whose steps are counted
 
 
@@ -68,6 +79,26 @@ class CellCounts(Protocol):
 def is_auto(value: Any) -> bool:
     """Whether a parameter is left open."""
     return isinstance(value, str) and value == "auto"
+
+
+def keep_choices(params: dict[str, Any], d: int) -> dict[str, Any]:
+    """The parameters with what an earlier fit chose, if `warm_start` has it.
+
+    Rows of d features must be those of that fit. In a fold of a table with categories they may not
+    be, where a rare one is missing; then everything is chosen again.
+    """
+    earlier = params.get("warm_start", False)
+    if earlier is False:
+        return params
+    if not isinstance(earlier, Chosen):
+        raise ParameterError(
+            f"warm_start must be True, False or the chosen_ of a fitted estimator, got {earlier!r}"
+        )
+    metric = earlier.params["metric"]
+    origin = metric.origin if isinstance(metric, FeatureMap) else None
+    if origin is not None and len(origin) != d:
+        return params
+    return params | {name: earlier.params[name] for name in KEPT_CHOICES}
 
 
 def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
@@ -153,11 +184,37 @@ def tune_settings(
     if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
         return settings, TuningLog()
     here = replace(settings, engine=settings.engine.local, shown=False)
-    timed = not is_auto(params["time_budget"])
-    with progress("choosing", N_STEPS, "steps", settings.shown) as tick:
-        tuned, log = tune(here, choices, rows, tuning_seconds(params), tick, timed, holdout)
+    seconds, deadline = tuning_seconds(params), math.inf
+    if not is_auto(params["time_budget"]):
+        deadline = time.perf_counter() + seconds
+    with follow_choices(check_callbacks(params), deadline, settings.shown) as progress:
+        tuned, log = tune(here, choices, rows, seconds, progress, holdout, check_effort(params))
     release_memory()  # what tuning took, before cells take theirs
     return replace(tuned, engine=settings.engine, shown=settings.shown), log
+
+
+def check_effort(params: dict[str, Any]) -> Effort:
+    """How much is searched."""
+    return EFFORTS[check_one_of("effort", params["effort"], tuple(EFFORTS))]
+
+
+def check_callbacks(params: dict[str, Any]) -> Sequence[Callback]:
+    """The functions that are told what is compared."""
+    callbacks = params.get("callbacks") or ()
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise ParameterError(
+            f"callbacks must be a list of functions of one FitEvent, got {callbacks!r}"
+        )
+    return callbacks
+
+
+def spend_time(params: dict[str, Any], started: float) -> dict[str, Any]:
+    """The parameters with what is left of the time budget since a `time.perf_counter`."""
+    budget = check_positive_or("time_budget", params["time_budget"], "auto")
+    if budget is None:
+        return params
+    left = budget - (time.perf_counter() - started)
+    return params | {"time_budget": max(left, LEAST_SHARE * budget)}
 
 
 def tuning_seconds(params: dict[str, Any]) -> float:
@@ -230,6 +287,7 @@ def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread)
         tries=choices.blend or choices.coarse,
         keeps=check_keep_statistics(params["keep_statistics"]),
         tuning_seconds=tuning_seconds(params),
+        effort=check_effort(params),
         solver=check_one_of("solver", params["solver"], SOLVERS),
     )
     return choose_sizes(

@@ -17,11 +17,13 @@ from parkrr.data import FEW_ROWS, VALIDATION_SHARE
 from parkrr.errors import BudgetError
 from parkrr.park import COARSE_ROWS, LEFT_OUT_VALUES
 from parkrr.partition import PARTITION_ROWS_PER_CELL
-from parkrr.planning.machine_speed import MachineSpeed, measure_speed
+from parkrr.planning.machine_speed import MachineSpeed, measure_quickly
 from parkrr.runtime import describe_bytes
 from parkrr.solvers import Falkon, choose_solver
 from parkrr.tuning import (
+    EFFORTS,
     SCORED_FEATURES,
+    Effort,
     blend_trial,
     cell_comparison,
     metric_descent,
@@ -39,6 +41,7 @@ TUNING_STEPS = ("sample search", "metric search")  # have the other half of a ti
 
 EVALUATIONS = 9  # of one lengthscale search on the sample
 LAST_EVALUATIONS = 3  # lengthscales of the last comparison on cells
+LARGE_BATCH = 3.6  # seconds of a step on large batches over one on small batches
 ROUNDS = 6  # of balance
 ITERATIONS = 40  # of conjugate gradient, those for leave-one-out included
 FLOAT64_DISTANCE = 2.5  # a distance in float64 behind a map, over one in float32
@@ -95,6 +98,7 @@ class FitSize:
     tries: bool  # a blend or a coarse level
     keeps: bool  # statistics
     tuning_seconds: float  # of metric descents, on the reference machine
+    effort: Effort = EFFORTS["balanced"]
     solver: str = "auto"  # "direct", "falkon" or "auto"
 
     @property
@@ -146,9 +150,9 @@ def choose_sizes(
     Half of the time budget is for tuning. With a time budget that alone bounds a cell. `speed` is
     measured if it is None and there is a time budget.
     """
-    largest = LADDER[0][0]
+    largest = size.effort.largest_cell
     if time_budget is None and size.n > limits.one_cell:
-        largest = 4000 if size.n <= limits.few_rows else 2000
+        largest = min(largest, 4000 if size.n <= limits.few_rows else 2000)
     for rows, share in LADDER:
         if rows > largest:
             continue
@@ -164,7 +168,7 @@ def choose_sizes(
             continue
         if time_budget is None:
             return size
-        seconds = estimate_seconds(size, speed or measure_speed(size.d, size.t, size.cores))
+        seconds = estimate_seconds(size, speed or measure_quickly(size.d, size.t, size.cores))
         fitting = sum(each for step, each in seconds.items() if step not in TUNING_STEPS)
         if fitting <= time_budget / 2:
             return size
@@ -268,15 +272,21 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
         return 0.0
     batches, jumps = metric_descent.BATCHES, metric_search.JUMPS
     columns, others = [size.width, size.d][: size.matrices], max(1, size.families) - 1
-    counted = metric_search.count_descent_steps(size.n, columns, others, size.tuning_seconds)
-    jump_steps = counted.jump + metric_descent.GRADIENT_BATCHES / batches
-    first = jumps * jump_steps + counted.first if counted.first else 0.0
-    steps = first + counted.last + others * counted.other / size.matrices
+    counted = metric_search.count_descent_steps(
+        size.n, columns, others, size.tuning_seconds, size.effort
+    )
+    few = size.effort.first_share * counted.last  # on small batches, as those of the first steps
+    large = (counted.last - few) + others * counted.other / size.matrices
+    if counted.first:
+        few += jumps * counted.jump + counted.first
+        large += jumps * metric_descent.GRADIENT_BATCHES / batches
+    steps = few + large
     rows = min(size.n, metric_search.MOST_VALUES / size.width)
     near = batches * steps * rows * speed.near
     mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9
     matrix = size.matrices == 2
-    return steps * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
+    small = few + LARGE_BATCH * large
+    return small * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
 
 
 def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:

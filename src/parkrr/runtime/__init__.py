@@ -4,13 +4,12 @@ from parkrr.runtime.devices import check_device, move_to_device
 from parkrr.runtime.engine import (
     Engine,
     LocalEngine,
-    Tick,
     as_engine,
     map_on_threads,
-    progress,
     run_tasks,
     sum_on_threads,
     torch_threads,
 )
 from parkrr.runtime.formatting import describe_bytes, describe_count, describe_seconds
 from parkrr.runtime.memory import process_bytes, release_memory
+from parkrr.runtime.progress import Callback, ChoiceProgress, FitEvent, follow_choices, progress

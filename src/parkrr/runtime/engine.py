@@ -1,37 +1,35 @@
-"""Engines, which run independent tasks; threads of this process; and progress.
+"""Engines, which run independent tasks, and threads of this process.
 
 An engine gets a function and tasks that carry everything they need, and yields results with the
 number of their task. Torch releases the GIL inside an operation, so threads are enough.
 """
 
-import logging
+import ctypes
 import math
 import os
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import islice
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import torch
-from tqdm.auto import tqdm
 
 from parkrr.errors import ParameterError
-from parkrr.runtime.memory import reuse_freed_memory
+from parkrr.runtime.progress import progress
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Tick = Callable[[int], None]
-log = logging.getLogger("parkrr")
 ENGINE = ("cores", "n_nodes", "remote", "local", "threads_per_task", "run", "map")
-FEW_STEPS = 10  # of very different lengths, whose speed does not tell the time left
-NO_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}]"
+# Parameters of mallopt in glibc: how much free memory at the end of a heap goes back to the system,
+# and from which size on an array has pages of its own. Programs that free arrays of 32 MB come to
+# these values by themselves.
+TRIM_THRESHOLD, MMAP_THRESHOLD = (-1, 2**26), (-3, 2**25)
 
 
 class Engine(Protocol):
@@ -149,36 +147,6 @@ def in_order(results: Iterable[tuple[int, Result]]) -> list[Result]:
     return [by_number[number] for number in range(len(by_number))]
 
 
-@contextmanager
-def progress(label: str, total: int, unit: str, shown: bool) -> Iterator[Tick]:
-    """Show a bar in a terminal or notebook, and write one line to the log elsewhere.
-
-    Call the function it yields with the amount that has been done since the last call.
-
-    Examples
-    --------
-    >>> from parkrr.runtime import progress
-    >>> with progress("fitting cells", total=2, unit="cells", shown=False) as tick:
-    ...     tick(1)
-    ...     tick(1)
-    """
-    shown = shown and total > 0
-    live = shown and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-    start, done = time.perf_counter(), 0
-    form: dict[str, Any] = {"unit_scale": True} if total > FEW_STEPS else {"bar_format": NO_ETA}
-    with tqdm(total=total, desc=label, unit=f" {unit}", disable=not live, **form) as bar:
-
-        def tick(amount: int) -> None:
-            nonlocal done
-            done += amount
-            bar.update(amount)
-
-        yield tick
-    if shown and not live:
-        seconds = max(1e-9, time.perf_counter() - start)
-        log.info("%s: %s %s in %.1f s, %.3g a second", label, done, unit, seconds, done / seconds)
-
-
 def run_tasks(
     engine: Engine,
     function: Callable[[Task], Result],
@@ -212,12 +180,28 @@ def run_tasks(
     todo = [k for k, result in enumerate(results) if result is None]
     todo.sort(key=lambda k: -(work_of or size_of)(tasks[k]))
     groups = [*([k] for k in todo if alone(tasks[k])), [k for k in todo if not alone(tasks[k])]]
-    with progress(label, sum(size_of(tasks[k]) for k in todo), unit, shown) as tick:
+    total = sum(size_of(tasks[k]) for k in todo)
+    with progress(label, total, unit, shown) if shown else nullcontext(lambda _: None) as tick:
         for group in groups:
             for number, result in engine.run(function, [tasks[k] for k in group]):
                 results[group[number]] = result
                 tick(size_of(tasks[group[number]]))
     return cast(list[Result], results)
+
+
+@cache
+def reuse_freed_memory() -> None:
+    """Let the C library keep freed memory for the next array of the same size, where it can.
+
+    Otherwise every temporary of a few megabytes comes as fresh pages. A batch of metric descent,
+    which has a dozen of them, took 36 ms on one thread, of which the system took 23, and takes 19.
+    On two threads, which wait for each other when pages come, of a machine that others use too,
+    four of them took 1,800 ms and take 85.
+    """
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if adjust is not None:
+        adjust(*TRIM_THRESHOLD)
+        adjust(*MMAP_THRESHOLD)
 
 
 class TorchThreads:

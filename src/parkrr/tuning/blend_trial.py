@@ -65,6 +65,8 @@ class BlendTrial:
         name = "cells" if level is None else "coarse and cells"
         for each, error in errors.items():
             log.note("blend trial", error, level=name, blend=repr(each))
+            share = log.progress.share
+            log.progress.report("blend trial", f"{name}, {each!r}", error / log.variance, share)
         best = min(errors, key=lambda each: errors[each])
         best = best if errors[best] < GAIN * errors[blends[0]] else blends[0]
         return errors[best], best
@@ -106,6 +108,7 @@ def choose_levels(
     assert isinstance(settings.metric, FeatureMap)
     if settings.n_cells == 1 or not (blend or coarse):
         return settings
+    log.progress.begin("blend trial")
     mapped = rows.map(partial(settings.metric, dtype=settings.dtype))
     blend_trial = prepare_blend_trial(settings, mapped, holdout)
     if len(blend_trial.cells) < 3 or blend_trial.validation.n_rows == 0:

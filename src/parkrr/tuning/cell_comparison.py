@@ -69,6 +69,7 @@ def draw_comparison_cells(
     baseline: Callable[[Tensor], Tensor],
     center_share: float,
     seed: int,
+    most: int = MOST_CELLS,
 ) -> list[ComparisonCell]:
     """Some of these cells or all, those that have both training and validation rows.
 
@@ -84,9 +85,11 @@ def draw_comparison_cells(
         Share of the training rows that are centres.
     seed
         Of the cells, and of the rows of a cell that is too large.
+    most
+        So many cells at most.
     """
     chosen = []
-    for q in sorted(np.random.default_rng(seed).permutation(len(cells))[:MOST_CELLS]):
+    for q in sorted(np.random.default_rng(seed).permutation(len(cells))[:most]):
         index = cells[q].index
         assert index is not None
         index = index[draw_indices(cells[q].n_rows, MOST_ROWS, seed).to(index.device)]

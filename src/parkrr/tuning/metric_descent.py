@@ -12,7 +12,6 @@ equal weights flights only came to 0.75.
 """
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,17 +43,17 @@ DECAY = (0.9, 0.98)  # of averages of slopes and of their squares
 
 
 class Slopes(NamedTuple):
-    """Squared residuals of a batch with their weight, and the slopes of their mean."""
+    """Squared residuals of b batches with their weight, and the slopes of their means."""
 
-    squares: float
-    weight: float
-    by_matrix: Tensor  # (e, e), or (e,) of a diagonal
-    by_ridge: float  # by its logarithm
+    squares: Tensor  # (b,)
+    weight: Tensor  # (b,)
+    by_matrix: Tensor  # (b, e, e), or (b, e) of a diagonal
+    by_ridge: Tensor  # (b,)  by its logarithm
 
     @property
-    def is_finite(self) -> bool:
-        """Whether the system could be solved."""
-        return math.isfinite(self.by_ridge) and bool(torch.isfinite(self.by_matrix).all())
+    def is_finite(self) -> Tensor:
+        """Whether the system of each batch could be solved, (b,)."""
+        return torch.isfinite(self.by_ridge) & torch.isfinite(self.by_matrix.flatten(1)).all(1)
 
 
 @dataclass(frozen=True)
@@ -68,29 +67,17 @@ class LocalBatch:
     rows: Block  # columns (n, e), targets and weights, the nearest row first
     is_validation: Tensor  # (n,)
 
-    def slopes(self, kernel: Radial, matrix: Tensor, ridge: float) -> Slopes:
-        """Slopes of the validation error by the matrix and the ridge."""
-        t = int((~self.is_validation).sum())
-        order = self.is_validation.long().argsort(stable=True)  # training rows first
-        F, w = self.rows.X[order], self.rows.w
-        X, Y = apply_matrix(F, matrix), self.rows.Y[order]
-        u = X.new_ones(len(X), 1) if w is None else w[order, None]
-        K, S = kernel.with_slope(X, X[:t])  # (t + v, t) each
-        L, info = torch.linalg.cholesky_ex(add_to_diagonal(K[:t], ridge / u[:t, 0]))
-        if int(info) != 0:
-            nothing = torch.full_like(matrix, math.nan)
-            return Slopes(math.nan, 0.0, nothing, math.nan)
-        alpha = solve_factor(L, Y[:t])  # (t, outputs)
-        R = K[t:] @ alpha - Y[t:]  # (v, outputs)
-        total = float(u[t:].sum())
-        g = 2 / total * u[t:] * R
-        b = solve_factor(L, K[t:].T @ g)
-        W = S.mul_(torch.cat([-b, g]) @ alpha.T)  # (t + v, t)
-        dX = X * W.sum(1, keepdim=True) - W @ X[:t]
-        dX[:t] += X[:t] * W.sum(0)[:, None] - W.T @ X
-        by_matrix = (F * dX).sum(0) if matrix.ndim == 1 else F.T @ dX
-        by_ridge = -ridge * float((b * alpha / u[:t]).sum())
-        return Slopes(float((u[t:] * R.square()).sum()), total, by_matrix, by_ridge)
+    @property
+    def n_training(self) -> int:
+        """How many rows do not validate."""
+        return len(self.is_validation) - int(self.is_validation.sum())
+
+    @property
+    def training_first(self) -> Block:
+        """All rows, those that do not validate first; all have a weight."""
+        order = self.is_validation.long().argsort(stable=True)
+        X, Y, w = self.rows
+        return Block(X[order], Y[order], X.new_ones(len(X)) if w is None else w[order])
 
     def gradient_products(self, kernel: Radial, matrix: Tensor, ridge: float) -> Tensor:
         """Gradient outer products (e, e) of a fit to all rows, over the nearest half of them."""
@@ -99,6 +86,47 @@ class LocalBatch:
         K = add_to_diagonal(kernel_of_rows(kernel, X), ridge if w is None else ridge / w)
         alpha = torch.cholesky_solve(Y, cholesky_or_nan(K))
         return gradient_products(kernel, alpha, X, X[: max(1, len(X) // 2)])
+
+
+def compute_slopes(
+    batches: Sequence[LocalBatch], kernel: Radial, matrix: Tensor, ridge: float
+) -> Slopes:
+    """Slopes of the validation errors of b batches, with as many training rows each.
+
+    They are computed together: on two threads, of which one waits for Python while the other has
+    it, batches of 400 rows one by one took as long as on a single thread.
+    """
+    t = batches[0].n_training
+    blocks = [batch.training_first for batch in batches]
+    F, Y, w = (torch.stack(parts) for parts in zip(*blocks, strict=True))
+    u = w[:, :, None]  # (b, t + v, 1)
+    X = F * matrix if matrix.ndim == 1 else F @ matrix  # (b, t + v, e)
+    K, S = kernel.with_slope(X, X[:, :t])  # (b, t + v, t) each
+    K[:, :t].diagonal(dim1=1, dim2=2).add_(ridge / w[:, :t])
+    L, info = torch.linalg.cholesky_ex(K[:, :t])
+    alpha = solve_factor(L, Y[:, :t])  # (b, t, outputs)
+    R = K[:, t:] @ alpha - Y[:, t:]  # (b, v, outputs)
+    total = w[:, t:].sum(1)  # (b,)
+    g = 2 / total[:, None, None] * u[:, t:] * R
+    b = solve_factor(L, K[:, t:].mT @ g)
+    W = S.mul_(torch.cat([-b, g], 1) @ alpha.mT)  # (b, t + v, t)
+    dX = X * W.sum(2, keepdim=True) - W @ X[:, :t]
+    dX[:, :t] += X[:, :t] * W.sum(1)[:, :, None] - W.mT @ X
+    by_matrix = (F * dX).sum(1) if matrix.ndim == 1 else F.mT @ dX
+    by_ridge = -ridge * (b * alpha / u[:, :t]).sum((1, 2))
+    by_ridge[info != 0] = math.nan
+    return Slopes((u[:, t:] * R.square()).sum((1, 2)), total, by_matrix, by_ridge)
+
+
+def pair_batches(batches: Sequence[LocalBatch]) -> list[Sequence[LocalBatch]]:
+    """Batches two by two if they have as many training rows, as they do without groups."""
+    pairs = [batches[k : k + 2] for k in range(0, len(batches), 2)]
+    alike = [len({batch.n_training for batch in pair}) == 1 for pair in pairs]
+    return [
+        part
+        for pair, together in zip(pairs, alike, strict=True)
+        for part in ([pair] if together else [[batch] for batch in pair])
+    ]
 
 
 def solve_factor(L: Tensor, v: Tensor) -> Tensor:
@@ -149,7 +177,6 @@ class MetricDescent:
         self.rng = np.random.default_rng(self.seed)
         self.steps: list[tuple[float, float]] = []  # squared residuals and their weight
         self.shape, self.size, self.log_ridge = Adam(), Adam(), Adam()
-        self.stopped = False  # whether it got too late
 
     @property
     def error(self) -> float:
@@ -162,26 +189,24 @@ class MetricDescent:
         assert isinstance(kernel, Radial)
         return replace(self, kernel=kernel)
 
-    def advance(self, rates: Sequence[float], deadline: float) -> None:
-        """Take a step of each of these lengths, unless it gets too late."""
-        for first in range(0, len(rates), REFRESH):
-            self.stopped = self.stopped or time.perf_counter() > deadline
-            if self.stopped:
-                break
-            these = rates[first : first + REFRESH]
-            batches = self.draw_batches(len(these) * BATCHES)
-            for k, rate in enumerate(these):
-                self.step(batches[k * BATCHES : (k + 1) * BATCHES], rate)
+    def advance(self, rates: Sequence[float], n_rows: int = BATCH_ROWS) -> None:
+        """Take a step of each of these lengths on batches of so many rows, drawn at once."""
+        batches = self.draw_batches(len(rates) * BATCHES, n_rows)
+        for k, rate in enumerate(rates):
+            self.step(batches[k * BATCHES : (k + 1) * BATCHES], rate)
 
     def step(self, batches: list[LocalBatch], rate: float) -> None:
         """One step along the mean slope of some batches: in shape, in size and of the ridge."""
-        task = partial(LocalBatch.slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
-        slopes = [s for s in self.engine.map(task, batches) if s.is_finite]
-        if not slopes:
+        task = partial(compute_slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
+        parts = self.engine.map(task, pair_batches(batches))
+        slopes = Slopes(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        solved = slopes.is_finite
+        if not bool(solved.any()):
             return
-        n = sum(s.weight for s in slopes)
-        self.steps.append((sum(s.squares for s in slopes), n))
-        A, dA = self.matrix, torch.stack([s.by_matrix * (s.weight / n) for s in slopes]).sum(0)
+        squares, weight, by_matrix, by_ridge = (part[solved] for part in slopes)
+        self.steps.append((float(squares.sum()), float(weight.sum())))
+        share = weight / weight.sum()  # (b,)
+        A, dA = self.matrix, torch.tensordot(share, by_matrix, 1)
         size = (-rate * self.size((dA * A).sum()[None])).exp()
         if A.ndim == 1:
             self.matrix = size * A * (-rate * self.shape(dA * A)).exp()
@@ -189,20 +214,16 @@ class MetricDescent:
             typical = float(A.norm()) / math.sqrt(len(A))
             self.matrix = size * (A - MATRIX_RATE * rate * typical * self.shape(dA))
         if not self.fixed:
-            by_ridge = sum(s.by_ridge * s.weight for s in slopes) / n
-            slope = torch.tensor([by_ridge], dtype=torch.float64)
+            slope = (share @ by_ridge)[None]
             change = math.exp(-RIDGE_RATE * rate * float(self.log_ridge(slope)))
             self.ridge = min(max(self.ridge * change, RIDGES[0]), RIDGES[1])
 
-    def jump_to_gradient_products(self, deadline: float) -> None:
+    def jump_to_gradient_products(self) -> None:
         """Replace the matrix by the root of the average gradient outer product, scaled alike."""
-        self.stopped = self.stopped or time.perf_counter() > deadline
-        if self.stopped:
-            return
         task = partial(
             LocalBatch.gradient_products, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge
         )
-        products = self.engine.map(task, self.draw_batches(GRADIENT_BATCHES))
+        products = self.engine.map(task, self.draw_batches(GRADIENT_BATCHES, BATCH_ROWS))
         products = [M for M in products if bool(torch.isfinite(M).all())]
         M = pull_back(torch.stack(products).sum(0), self.matrix) if products else None
         if M is not None and bool(M.any()):
@@ -224,11 +245,11 @@ class MetricDescent:
         validates = order[rows_before < n_validation][: len(order) - 1]  # one is left to fit
         return torch.from_numpy(np.isin(number, validates))
 
-    def draw_batches(self, count: int) -> list[LocalBatch]:
-        """The rows nearest to random batch centres, divided at random."""
+    def draw_batches(self, count: int, n_rows: int) -> list[LocalBatch]:
+        """The n_rows rows nearest to each random batch centre, divided at random."""
         rows = self.rows.map(partial(apply_matrix, matrix=self.matrix))
         centers = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
-        n = min(BATCH_ROWS, max(FEWEST_ROWS, rows.n_rows // 2))
+        n = min(n_rows, max(FEWEST_ROWS, rows.n_rows // 2))
         batches = []
         near = rows_around(rows, rows.block(centers).X, n, self.engine.cores)  # (count, n)
         for index in near:

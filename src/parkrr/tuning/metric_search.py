@@ -6,6 +6,7 @@ compared on cells (:mod:`.cell_comparison`), whose validation rows no descent ha
 """
 
 import math
+import time
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from operator import attrgetter
@@ -17,14 +18,20 @@ from torch import Tensor
 from parkrr.data import ArraySource, Holdout, draw_indices, validation_positions
 from parkrr.kernels import FeatureMap, Matern, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
-from parkrr.tuning.cell_comparison import CELL_ROWS, CellComparison, draw_comparison_cells
-from parkrr.tuning.log import Candidate, OpenChoices, TuningLog
+from parkrr.tuning.cell_comparison import (
+    CELL_ROWS,
+    MOST_CELLS,
+    CellComparison,
+    draw_comparison_cells,
+)
+from parkrr.tuning.log import METRIC_PART, Candidate, OpenChoices, TuningLog
 from parkrr.tuning.metric_descent import (
     BATCH_ROWS,
     BATCHES,
     FEWEST_ROWS,
     GRADIENT_BATCHES,
     RATE,
+    REFRESH,
     MetricDescent,
 )
 from parkrr.tuning.sample_search import search_lengthscale
@@ -34,6 +41,7 @@ JUMP_STEPS = 8  # before each of them
 FIRST_STEPS = 16  # after the last of them
 LAST_STEPS = (80, 200)  # fewest and most steps that decrease to zero
 ROWS_PER_STEP = 40  # so many rows for each of them, in between
+FIRST_ROWS = 400  # of the batches of most steps, which take a quarter of the time
 STOP_SHARE = 0.25  # of the last steps, after which a shape of the matrix that is behind stops
 # Times the least squared error of batches. At 1.1 hotel rates lost their weights, which were 1.11
 # behind in batches and far ahead on cells: 0.205 and 0.183.
@@ -48,6 +56,9 @@ MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice w
 MATRIX_COLUMNS = 100  # with more, only weights are learned
 SMALLEST_RIDGE = 1e-3  # to start from: below, slopes are flat
 FIRST_FACTORS, LAST_FACTORS = (2.0,), (math.sqrt(2.0),)  # between lengthscales
+COMPARISONS, DESCENT_SHARE = 6, 0.8  # usual comparisons on cells, and the time of the rest
+FEWEST_CELLS, CELLS_A_SECOND = 4, 3  # to compare on, for each second of a short time budget
+RESERVED = 3.0  # comparisons that a time budget has to leave time for
 LOSS = 1.005  # an error this much larger in float32, and the fit is in float64
 FAR = 1e3  # spreads at which a value counts as no further away in a descent
 FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the last
@@ -61,6 +72,21 @@ NEAR_SECONDS = (1e-8, 5e-10)
 REFERENCE_CORES = 2
 
 
+class Effort(NamedTuple):
+    """How much is searched, and how large a cell may be."""
+
+    steps: float  # of descents, over those of "balanced"
+    first_share: float  # of the last steps that have batches of FIRST_ROWS rows
+    largest_cell: int  # rows
+
+
+EFFORTS = {
+    "fast": Effort(0.25, 1.0, 2800),
+    "balanced": Effort(1.0, 0.75, 14_000),
+    "thorough": Effort(2.0, 0.0, 14_000),
+}
+
+
 class DescentSteps(NamedTuple):
     """Steps before each jump, after the last, of decreasing length, and of other kernels."""
 
@@ -69,8 +95,14 @@ class DescentSteps(NamedTuple):
     last: int
     other: int
 
+    def total(self, n_shapes: int, n_others: int) -> int:
+        """Steps of the first kernel for each shape of the matrix, and of the others."""
+        return n_shapes * (JUMPS * self.jump + self.first + self.last) + n_others * self.other
 
-def count_descent_steps(n: int, columns: list[int], n_others: int, seconds: float) -> DescentSteps:
+
+def count_descent_steps(
+    n: int, columns: list[int], n_others: int, seconds: float, effort: Effort
+) -> DescentSteps:
     """Steps of descents on n rows that take at most so many seconds on the reference machine.
 
     Parameters
@@ -83,21 +115,26 @@ def count_descent_steps(n: int, columns: list[int], n_others: int, seconds: floa
         Kernels that start from what the first has learned.
     seconds
         Of all descents together.
+    effort
+        What they take at most.
     """
     last = min(max(n // ROWS_PER_STEP, LAST_STEPS[0]), LAST_STEPS[1])
     jump_batches = GRADIENT_BATCHES / BATCHES
-    rows = min(BATCH_ROWS, max(FEWEST_ROWS, n // 2))
     fixed, by_pair, by_number = BATCH_SECONDS
 
-    def step_seconds(e: int) -> float:
+    def step_seconds(e: int, n_rows: int) -> float:
+        rows = min(n_rows, max(FEWEST_ROWS, n // 2))
         batch = fixed + rows**2 * (by_pair + by_number * e)
         near = min(n, MOST_VALUES // e) * (NEAR_SECONDS[0] + NEAR_SECONDS[1] * e)
         return BATCHES * (batch + near) / REFERENCE_CORES
 
-    of_first = JUMPS * (JUMP_STEPS + jump_batches) + FIRST_STEPS + last
-    total = of_first * sum(map(step_seconds, columns))
-    total += n_others * OTHER_STEPS * step_seconds(max(columns))
-    share = min(1.0, seconds / total)
+    small = JUMPS * JUMP_STEPS + FIRST_STEPS + effort.first_share * last
+    large = JUMPS * jump_batches + (1 - effort.first_share) * last
+    total = sum(
+        small * step_seconds(e, FIRST_ROWS) + large * step_seconds(e, BATCH_ROWS) for e in columns
+    )
+    total += n_others * OTHER_STEPS * step_seconds(max(columns), BATCH_ROWS)
+    share = min(effort.steps, seconds / total)
     steps = (JUMP_STEPS, FIRST_STEPS, last, OTHER_STEPS)
     return DescentSteps(*(round(share * count) for count in steps))
 
@@ -126,8 +163,11 @@ class MetricSearch:
     seed: int  # of comparison cells and local batches
     log: TuningLog
     seconds: float  # of the reference machine, from which steps of descents are counted
-    deadline: float  # of `time.perf_counter`, when descents stop; comparisons still run
     holdout: Holdout | None = None
+    effort: Effort = EFFORTS["balanced"]
+    steps_taken: int = 0
+    planned_steps: int = 0
+    n_compared: int = 0
 
     @cached_property
     def is_validation(self) -> Tensor:
@@ -139,13 +179,18 @@ class MetricSearch:
 
     def run(self) -> tuple[Candidate, torch.dtype]:
         """The best candidate, and the dtype in which it should be fitted."""
-        learn = self.choices.learn_metric
+        learn, started = self.choices.learn_metric, time.perf_counter()
         compared = [self.compare(self.candidates[0], () if learn else FIRST_FACTORS)]
+        self.log.progress.reserve(RESERVED * (time.perf_counter() - started))
         if learn:
             compared += [self.compare(candidate) for candidate in self.descend()]
-        best = self.compare(min(compared, key=attrgetter("error")), LAST_FACTORS)
+        best = min(compared, key=attrgetter("error"))
+        if not self.log.progress.is_over:
+            best = self.compare(best, LAST_FACTORS)
         if self.settings.dtype == torch.float64 or not self.choices.precision:
             return best, self.settings.dtype
+        if self.log.progress.is_over:
+            return best, torch.float64  # which is never wrong
         short = self.compare(best, dtype=torch.float32, fixed=True)
         return best, torch.float32 if short.error <= LOSS * best.error else torch.float64
 
@@ -157,24 +202,27 @@ class MetricSearch:
         columns = [len(each.descent.matrix) for each in started]
         n = started[0].descent.rows.n_rows
         n_others = len({type(candidate.kernel) for candidate in self.candidates}) - 1
-        steps = count_descent_steps(n, columns, n_others, self.seconds)
+        steps = count_descent_steps(n, columns, n_others, self.seconds, self.effort)
         if not steps.first:
             return []
+        self.planned_steps = steps.total(len(started), n_others)
         for each in started:
             for _ in range(JUMPS):
-                each.descent.advance([RATE] * steps.jump, self.deadline)
-                each.descent.jump_to_gradient_products(self.deadline)
-            each.descent.advance([RATE] * steps.first, self.deadline)
+                self.advance(each, [RATE] * steps.jump, FIRST_ROWS)
+                if not self.log.progress.is_over:
+                    each.descent.jump_to_gradient_products()
+            self.advance(each, [RATE] * steps.first, FIRST_ROWS)
             self.note_descent(each, JUMPS * steps.jump + steps.first)
         started = [each for each in started if each.descent.steps]
-        if not started:  # the clock was faster
+        if not started:  # stopped before
             return []
         rates = decreasing_rates(steps.last)
-        cut = round(STOP_SHARE * steps.last)
-        for part in (rates[:cut], rates[cut:]):
+        cut, large = round(STOP_SHARE * steps.last), round(self.effort.first_share * steps.last)
+        small = [(rates[:cut], FIRST_ROWS), (rates[cut:large], FIRST_ROWS)]
+        for part, n_rows in (*small, (rates[large:], BATCH_ROWS)):
             for each in started:
                 planned = len(each.descent.steps) + len(part)
-                each.descent.advance(part, self.deadline)
+                self.advance(each, part, n_rows)
                 self.note_descent(each, planned)
             least = min(each.descent.error for each in started)
             started = [each for each in started if each.descent.error <= BEHIND * least]
@@ -195,7 +243,7 @@ class MetricSearch:
             if candidate.map_name == best.start.map_name and candidate is not best.start
         ]
         for each in others:
-            each.descent.advance(decreasing_rates(steps), self.deadline)
+            self.advance(each, decreasing_rates(steps), BATCH_ROWS)
             self.note_descent(each, steps)
         return [each for each in others if each.descent.steps]
 
@@ -253,6 +301,25 @@ class MetricSearch:
                 started.append(DescentCandidate(candidate, shape, descent))
         return started
 
+    def advance(self, each: DescentCandidate, rates: list[float], n_rows: int) -> None:
+        """Take these steps on batches of so many rows, unless choosing is stopped before."""
+        for first in range(0, len(rates), REFRESH):
+            if self.log.progress.is_over:
+                return
+            these = rates[first : first + REFRESH]
+            each.descent.advance(these, n_rows)
+            self.steps_taken += len(these)
+            error = each.descent.error / self.log.variance
+            self.report("metric descent", self.current(each), error)
+
+    def report(self, step: str, candidate: Candidate, error: float) -> None:
+        """Show a candidate and the share of the metric search that is done."""
+        descents = self.steps_taken / self.planned_steps if self.planned_steps else 0.0
+        comparisons = min(1.0, self.n_compared / COMPARISONS)
+        done = DESCENT_SHARE * descents + (1 - DESCENT_SHARE) * comparisons
+        first, last = METRIC_PART
+        self.log.report(step, candidate, error, first + (last - first) * done)
+
     def current(self, each: DescentCandidate) -> Candidate:
         """The candidate with the matrix and the ridge that its descent has reached."""
         descent = each.descent
@@ -266,9 +333,8 @@ class MetricSearch:
         """Record how far a descent has come, and where the clock stopped the first of them."""
         candidate = self.current(each)._replace(error=each.descent.error)
         self.log.note_candidate("metric descent", candidate)
-        if each.descent.stopped:
-            name = f"{candidate.map_name} of {planned}, {candidate.kernel!r}"
-            self.log.note_stop(f"metric descent: {name}", each.descent.error)
+        name = f"{candidate.map_name} of {planned}, {candidate.kernel!r}"
+        self.log.note_stop(f"metric descent: {name}", each.descent.error)
 
     def compare(
         self,
@@ -282,6 +348,7 @@ class MetricSearch:
         Without factors the lengthscale stays; if `fixed` so does the penalty. A candidate is
         returned as it is where no cell has both training and validation rows.
         """
+        self.log.progress.begin("comparison on cells")
         rows, n = self.rows.map(partial(candidate.metric, dtype=dtype)), self.rows.total_weight
         settings = replace(
             self.settings,
@@ -300,6 +367,7 @@ class MetricSearch:
             self.candidates[0].predict,
             center_share=min(1.0, self.settings.n_centers / n),
             seed=self.seed,
+            most=round(min(MOST_CELLS, max(FEWEST_CELLS, CELLS_A_SECOND * self.seconds))),
         )
         if not comparison_cells:
             return candidate
@@ -318,6 +386,9 @@ class MetricSearch:
         penalty = candidate.penalty if fixed else best.ridge / n
         candidate = candidate._replace(kernel=kernel, error=best.error, penalty=penalty)
         self.log.note_candidate("comparison on cells", candidate, precision=str(dtype))
+        self.n_compared += 1
+        # Errors are relative to a baseline, whose own error is that of the first candidate.
+        self.report("comparison on cells", candidate, best.error * self.candidates[0].error)
         return candidate
 
 

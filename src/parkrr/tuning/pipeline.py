@@ -10,8 +10,6 @@
 Start at :func:`tune`.
 """
 
-import math
-import time
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -22,15 +20,14 @@ import torch
 from parkrr.data import FEW_ROWS, ArraySource, Holdout, canonical_order, merge_copies
 from parkrr.kernels import FeatureMap, add_normal_scores
 from parkrr.park import METRIC_ROWS, FitSettings, make_feature_map, scale_target
-from parkrr.runtime import Tick
+from parkrr.runtime import ChoiceProgress
 from parkrr.solvers import PENALTIES
 from parkrr.tuning.blend_trial import choose_levels
-from parkrr.tuning.log import Candidate, OpenChoices, TuningLog
-from parkrr.tuning.metric_search import MetricSearch
+from parkrr.tuning.log import METRIC_PART, Candidate, OpenChoices, TuningLog
+from parkrr.tuning.metric_search import EFFORTS, Effort, MetricSearch
 from parkrr.tuning.sample_search import SAMPLE_CENTERS, SAMPLE_ROWS, SampleSearch
 
 SCORED_FEATURES = 100  # scores double the features; with more than this they are not tried
-N_STEPS = 3
 
 
 def tune(
@@ -38,9 +35,9 @@ def tune(
     choices: OpenChoices,
     rows: ArraySource,
     seconds: float,
-    tick: Tick,
-    timed: bool = False,
+    progress: ChoiceProgress,
     holdout: Holdout | None = None,
+    effort: Effort = EFFORTS["balanced"],
 ) -> tuple[FitSettings, TuningLog]:
     """The settings with every choice made on these rows, and what was compared.
 
@@ -55,15 +52,15 @@ def tune(
     seconds
         That metric descents may take on a machine of two cores. Their steps are counted from it,
         so that the same rows and the same seed give the same choices on any machine.
-    tick
-        Is called after each of `N_STEPS` steps.
-    timed
-        Whether descents also stop when these seconds have passed since the start; comparisons and
-        the blend trial still run.
+    progress
+        Gets whatever is compared. Once it is stopped, what is best so far is compared on cells,
+        and nothing more is searched for, but blends within a time budget.
     holdout
         Which rows are validation rows; None draws them at random.
+    effort
+        How much is searched at most.
     """
-    log = TuningLog(tick=tick)
+    log = TuningLog(progress=progress)
     seeds = np.random.SeedSequence([settings.seed, 1]).generate_state(3).tolist()
     # Few rows are left out in turn: with all their copies, or each would predict itself.
     few = rows.n_rows < FEW_ROWS and holdout is None
@@ -72,20 +69,22 @@ def tune(
     rows = ArraySource(*rows.block(order))
     holdout = holdout and holdout.take(order)
     rows, _, _ = scale_target(rows, settings.fit_intercept, settings.dtype)
-    deadline = time.perf_counter() + seconds if timed else math.inf
+    log.variance = max(float(rows.squared_error()) / rows.total_weight, 1e-300)
 
     candidates = search_sample(settings, choices, rows, seeds, log, holdout)
     log.finish_step("sample search")
     best, dtype = candidates[0], settings.dtype
     if not few or choices.learn_metric:  # else the sample was all rows
         search = MetricSearch(
-            settings, choices, rows, candidates, seeds[2], log, seconds, deadline, holdout
+            settings, choices, rows, candidates, seeds[2], log, seconds, holdout, effort
         )
         best, dtype = search.run()
     log.finish_step("metric search")
     kernel, metric, penalty = best.kernel, best.metric, best.penalty
     settings = replace(settings, kernel=kernel, metric=metric, penalty=penalty, dtype=dtype)
-    settings = choose_levels(settings, rows, choices.blend, choices.coarse, log, holdout)
+    if progress.stopped_by in ("", "time budget"):  # sizes of cells leave time for it
+        settings = choose_levels(settings, rows, choices.blend, choices.coarse, log, holdout)
+    progress.report("chosen", f"{kernel!r}, {best.map_name}", progress.best_error, 1.0)
     log.finish_step("blend trial")
     return settings, log
 
@@ -118,7 +117,15 @@ def search_sample(
     maps = first_maps(choices, rows, seeds[1])
     pairs = [(kernel, *named) for kernel in choices.families for named in maps]
     evaluate = partial(search.evaluate, search=choices.lengthscale)
-    candidates = settings.engine.map(lambda pair: evaluate(*pair), pairs)
+    numbered = {}
+    for number, candidate in settings.engine.run(lambda pair: evaluate(*pair), pairs):
+        numbered[number] = candidate
+        share = METRIC_PART[0] * len(numbered) / len(pairs)
+        log.report("sample search", candidate, candidate.error, share)
+        if log.progress.is_over:
+            log.note_stop("sample search", candidate.error)
+            break
+    candidates = [numbered[number] for number in sorted(numbered)]
     for candidate in candidates:
         log.note_candidate("sample search", candidate)
     if choices.penalty:  # lambda n stays the same as rows are added

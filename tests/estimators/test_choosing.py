@@ -1,0 +1,141 @@
+"""What a user may do while a fit chooses, and how often it chooses at all."""
+
+import signal
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from parkrr import ParKClassifier, ParKRegressor, load
+from parkrr.errors import ParameterError
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(400, 4))
+Y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=400)
+QUIET = {"random_state": 0, "progress": False}
+STEPS = ["sample search", "metric descent", "comparison on cells", "chosen"]
+
+
+@pytest.fixture(scope="module")
+def events():
+    collected = []
+    ParKRegressor(callbacks=[collected.append], **QUIET).fit(X, Y)
+    return collected
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return ParKRegressor(**QUIET).fit(X, Y)
+
+
+def test_callbacks_hear_of_every_step(events):
+    assert set(STEPS) <= {event.step for event in events}
+    assert events[-1].step == "chosen"
+
+
+def test_seconds_and_shares_of_events_rise_to_the_end(events):
+    assert [event.seconds for event in events] == sorted(event.seconds for event in events)
+    assert [event.share for event in events] == sorted(event.share for event in events)
+    assert events[-1].share == 1.0
+
+
+def test_errors_of_events_are_shares_of_the_variance(events):
+    assert all(0 < event.error < 2 for event in events)
+
+
+def test_callbacks_change_nothing_of_the_model(events, fitted):
+    heard = ParKRegressor(callbacks=[events.append], **QUIET).fit(X, Y)
+    np.testing.assert_array_equal(heard.predict(X), fitted.predict(X))
+
+
+def stop_at(step):
+    return lambda event: event.step == step
+
+
+@pytest.mark.parametrize("step", STEPS[:2])
+def test_a_callback_that_returns_true_ends_the_search_with_the_best_so_far(step, fitted):
+    model = ParKRegressor(callbacks=[stop_at(step)], **QUIET).fit(X, Y)
+    [stop] = [each for each in model.chosen_.tried if each["step"] == "callback"]
+    assert stop["stopped"].startswith(step)
+    assert len(model.chosen_.tried) < len(fitted.chosen_.tried)
+    assert model.score(X, Y) > 0.8
+
+
+def interrupt_at(step):
+    def interrupt(event):
+        if event.step == step:
+            signal.raise_signal(signal.SIGINT)
+
+    return interrupt
+
+
+def test_ctrl_c_while_choosing_ends_with_a_model(capsys):
+    model = ParKRegressor(callbacks=[interrupt_at("sample search")], **QUIET).fit(X, Y)
+    assert "Ctrl-C" in {each["step"] for each in model.chosen_.tried}
+    assert model.score(X, Y) > 0.8
+    assert "fitting the best model so far" in capsys.readouterr().err
+
+
+def test_ctrl_c_twice_ends_the_fit():
+    at_first, later = interrupt_at("sample search"), interrupt_at("comparison on cells")
+    with pytest.raises(KeyboardInterrupt):
+        ParKRegressor(callbacks=[at_first, later], **QUIET).fit(X, Y)
+
+
+@pytest.mark.parametrize("callbacks", [3, [3], "abc"])
+def test_callbacks_that_are_none_are_refused(callbacks):
+    with pytest.raises(ParameterError, match="callbacks must be a list of functions"):
+        ParKRegressor(callbacks=callbacks, **QUIET).fit(X, Y)
+
+
+def test_a_warm_start_chooses_nothing_and_gives_the_same_model(fitted):
+    model = clone(fitted).set_params(warm_start=True).fit(X, Y)
+    first = model.predict(X)
+    assert len(model.chosen_.tried) > 10
+    model.fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), first, atol=1e-9)
+    assert {each["step"] for each in model.chosen_.tried}.isdisjoint(STEPS)
+
+
+def test_choices_of_one_fit_are_the_start_of_every_fold(fitted):
+    warm = ParKRegressor(warm_start=fitted.chosen_, **QUIET)
+    assert cross_val_score(warm, X, Y, cv=3).min() > 0.8
+    folds = clone(warm).fit(X[:300], Y[:300])
+    assert folds.chosen_.params["kernel"] == fitted.chosen_.params["kernel"]
+    assert folds.chosen_.params["penalty"] == fitted.chosen_.params["penalty"]
+
+
+def test_a_warm_start_with_other_features_chooses_again(fitted):
+    other = ParKRegressor(warm_start=fitted.chosen_, **QUIET).fit(X[:, :3], Y)
+    assert "sample search" in {each["step"] for each in other.chosen_.tried}
+
+
+def test_a_warm_start_from_something_else_is_refused():
+    with pytest.raises(ParameterError, match="warm_start must be True, False or the chosen_"):
+        ParKRegressor(warm_start="yes", **QUIET).fit(X, Y)
+
+
+def test_a_classifier_starts_warm_too():
+    model = ParKClassifier(warm_start=True, **QUIET).fit(X, Y > 0)
+    assert model.fit(X, Y > 0).score(X, Y > 0) > 0.9
+
+
+def test_a_model_file_has_neither_callbacks_nor_a_warm_start(fitted, tmp_path):
+    model = ParKRegressor(callbacks=[print], warm_start=fitted.chosen_, **QUIET)
+    model.set_params(callbacks=[lambda event: None]).fit(X, Y).save(tmp_path / "m.park")
+    loaded = load(tmp_path / "m.park")
+    assert (loaded.callbacks, loaded.warm_start) == (None, False)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_an_unknown_effort_is_refused():
+    with pytest.raises(ParameterError, match="effort must be one of"):
+        ParKRegressor(effort="lazy", **QUIET).fit(X, Y)
+
+
+def test_less_effort_takes_fewer_steps(fitted):
+    fast = ParKRegressor(effort="fast", **QUIET).fit(X, Y)
+    reached = [each["metric"] for each in fast.chosen_.tried if each["step"] == "metric descent"]
+    assert "scores, diagonal matrix, step 28" in reached
+    assert fast.score(X, Y) > 0.8
