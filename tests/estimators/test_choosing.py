@@ -139,3 +139,10 @@ def test_less_effort_takes_fewer_steps(fitted):
     reached = [each["metric"] for each in fast.chosen_.tried if each["step"] == "metric descent"]
     assert "scores, diagonal matrix, step 28" in reached
     assert fast.score(X, Y) > 0.8
+
+
+def test_every_row_is_a_centre_however_little_it_weighs():
+    weights = np.where(X[:, 0] > 0, 3.0, 1.0)
+    named = {"kernel": "gaussian", "metric": "standard", "penalty": 1e-4, "blend": 1, "coarse": 0}
+    model = ParKRegressor(n_cells=4, **named, **QUIET).fit(X, Y, sample_weight=weights)
+    assert [cell.n_centers for cell in model.report_] == [cell.n_rows for cell in model.report_]

@@ -1,5 +1,7 @@
 """Parameters become checked settings, and what is "auto" an open choice."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +23,7 @@ from parkrr.planning.settings import (
     measure_spread,
     open_choices,
     size_fit,
+    spend_time,
     tune_settings,
     tuning_seconds,
 )
@@ -178,3 +181,15 @@ def test_a_fit_larger_than_what_is_free_warns(monkeypatch):
     monkeypatch.setattr(planning, "free_bytes", lambda: 1e6)
     with pytest.warns(ResourceWarning, match="set max_memory to have it smaller"):
         check_size(params(), rows(rng.normal(size=(50, 2))))
+
+
+def test_tuning_has_what_other_steps_leave_of_the_time_budget():
+    assert tuning_seconds(params(time_budget=10.0), fitting_seconds=2.0) == 8.0
+    assert tuning_seconds(params(time_budget=10.0), fitting_seconds=9.0) == 5.0
+
+
+def test_seconds_that_have_passed_are_no_longer_in_the_time_budget():
+    started = time.perf_counter() - 4.0
+    assert spend_time(params(time_budget=10.0), started)["time_budget"] == pytest.approx(6.0, abs=1)
+    assert spend_time(params(time_budget=2.0), started)["time_budget"] == pytest.approx(0.2)
+    assert spend_time(params(), started)["time_budget"] == "auto"

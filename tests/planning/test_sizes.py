@@ -86,6 +86,11 @@ def test_all_steps_but_the_searches_take_half_of_the_time_budget(budget):
     assert sum(seconds.values()) <= budget / 2
 
 
+def test_blends_are_not_tried_where_they_do_not_fit_the_time_budget():
+    assert choose(seconds=1000.0, speed=STEADY).tries
+    assert not choose(seconds=0.5, speed=STEADY).tries
+
+
 def test_a_larger_time_budget_gives_larger_cells():
     assert choose(seconds=400.0, speed=STEADY).n_cells < choose(seconds=40.0, speed=STEADY).n_cells
 

@@ -1009,10 +1009,14 @@ def fit_rows(
     holdout = holdout and holdout.to(rows.X.device)
     params = keep_choices(params, rows.X.shape[1])
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
-    settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
+    size = check_size(params, rows)
+    choices = choices if size.tries else replace(choices, blend=False, coarse=False)
+    settings = build_settings(params, choices, size, rows.n_rows, seed)
     params = spend_time(params, started)
     if held is None:
-        settings, log = tune_settings(params, settings, choices, rows, holdout)
+        settings, log = tune_settings(
+            params, settings, choices, rows, holdout, size.fitting_seconds
+        )
         result = fit_park(settings, rows, holdout, classify)
     else:
         both = join_blocks([rows.block(slice(None)), held.block(slice(None))])

@@ -93,8 +93,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         many steps, on larger batches. The same effort gives the same model on any machine,
         which `time_budget` does not.
     time_budget : float or "auto", default="auto"
-        Seconds for the fit, > 0; half of them are for choosing. Automatic numbers of cells
-        and centres follow from it by a short benchmark of your machine. "auto" sets no
+        Seconds for the fit, > 0; at least half of them are for choosing. Automatic numbers of
+        cells and centres follow from it by a short benchmark of your machine. "auto" sets no
         limit to the fit; steps that learn the metric are then counted from rows and columns.
         A limit in seconds can end them earlier on a slow machine, and the model then depends
         on the machine; ``chosen_.tried`` names the step.

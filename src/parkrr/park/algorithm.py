@@ -387,10 +387,13 @@ def make_tasks(
     """
     seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()
     n_threads = settings.engine.threads_per_task(len(cells))
+    # Where every row is to be a centre it is, whatever rows weigh: a cell of protein, of whose rows
+    # some are copies and weigh more, had a centre less than rows, and took ten times as long.
+    all_rows = settings.n_centers >= sum(cell.n_rows for cell in cells)
     tasks = []
     for q, cell in enumerate(cells):
         rho_q = cell.total_weight / n
-        m_q = count_centers(settings, cell, rho_q)
+        m_q = cell.n_rows if all_rows else count_centers(settings, cell, rho_q)
         lambda_q = settings.penalty / rho_q
         solver: Solver = Direct() if settings.solver == "direct" else settings.falkon
         why = "asked for"

@@ -179,12 +179,16 @@ def tune_settings(
     choices: OpenChoices,
     rows: ArraySource,
     holdout: Holdout | None = None,
+    fitting_seconds: float = math.inf,
 ) -> tuple[FitSettings, TuningLog]:
-    """The settings with every choice made on these rows, here and not on a cluster."""
+    """The settings with every choice made on these rows, here and not on a cluster.
+
+    A time budget leaves `fitting_seconds` for what follows, at most half of it.
+    """
     if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
         return settings, TuningLog()
     here = replace(settings, engine=settings.engine.local, shown=False)
-    seconds, deadline = tuning_seconds(params), math.inf
+    seconds, deadline = tuning_seconds(params, fitting_seconds), math.inf
     if not is_auto(params["time_budget"]):
         deadline = time.perf_counter() + seconds
     with follow_choices(check_callbacks(params), deadline, settings.shown) as progress:
@@ -217,10 +221,10 @@ def spend_time(params: dict[str, Any], started: float) -> dict[str, Any]:
     return params | {"time_budget": max(left, LEAST_SHARE * budget)}
 
 
-def tuning_seconds(params: dict[str, Any]) -> float:
-    """Seconds of metric descents: half of the time budget."""
+def tuning_seconds(params: dict[str, Any], fitting_seconds: float = math.inf) -> float:
+    """Seconds of choosing: half of the time budget, or what other steps leave of it."""
     budget = check_positive_or("time_budget", params["time_budget"], "auto")
-    return TUNING_SECONDS if budget is None else budget / 2
+    return TUNING_SECONDS if budget is None else max(budget / 2, budget - fitting_seconds)
 
 
 def check_keep_statistics(keep_statistics: bool | str) -> bool:

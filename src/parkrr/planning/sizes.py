@@ -37,6 +37,8 @@ LADDER = (
     *((rows, 1.0) for rows in (14_000, 10_000, 7000, 4000, 2800, 2000, 1400, 1000)),
     *((1000, share) for share in (0.5, 0.25, 0.1, 0.05)),
 )
+# Times the seconds that are expected: what is chosen may need float64, and cells are not even.
+MARGIN = 2.0
 TUNING_STEPS = ("sample search", "metric search")  # have the other half of a time budget
 
 EVALUATIONS = 9  # of one lengthscale search on the sample
@@ -99,6 +101,7 @@ class FitSize:
     keeps: bool  # statistics
     tuning_seconds: float  # of metric descents, on the reference machine
     effort: Effort = EFFORTS["balanced"]
+    fitting_seconds: float = math.inf  # of all steps but the search, within a time budget
     solver: str = "auto"  # "direct", "falkon" or "auto"
 
     @property
@@ -147,12 +150,14 @@ def choose_sizes(
 ) -> FitSize:
     """The fit with the cells and centres that are not given, within the budgets.
 
-    Half of the time budget is for tuning. With a time budget that alone bounds a cell. `speed` is
-    measured if it is None and there is a time budget.
+    Half of the time budget is for tuning. With a time budget that alone bounds a cell, and where
+    nothing fits it, blends are not tried. `speed` is measured if it is None and there is a time
+    budget.
     """
     largest = size.effort.largest_cell
     if time_budget is None and size.n > limits.one_cell:
         largest = min(largest, 4000 if size.n <= limits.few_rows else 2000)
+    without_blends: FitSize | None = None
     for rows, share in LADDER:
         if rows > largest:
             continue
@@ -168,10 +173,19 @@ def choose_sizes(
             continue
         if time_budget is None:
             return size
-        seconds = estimate_seconds(size, speed or measure_quickly(size.d, size.t, size.cores))
+        speed = speed or measure_quickly(size.d, size.t, size.cores)
+        seconds = estimate_seconds(size, speed)
         fitting = sum(each for step, each in seconds.items() if step not in TUNING_STEPS)
-        if fitting <= time_budget / 2:
+        blends = seconds.get("blend trial", 0.0)
+        coarse = coarse_seconds(size, speed, blend_trial.COARSE_CENTERS, size.n) if blends else 0.0
+        size = replace(size, fitting_seconds=MARGIN * (fitting + coarse))
+        if size.fitting_seconds <= time_budget / 2:
             return size
+        plain = replace(size, tries=False, fitting_seconds=MARGIN * (fitting - blends))
+        if without_blends is None and plain.fitting_seconds <= time_budget / 2:
+            without_blends = plain
+    if time_budget is not None and (max_memory is None or need <= max_memory):
+        return without_blends or plain
     if max_memory is not None and need > max_memory:
         if n_cells is not None or n_centers is not None:
             way_out = "or leave n_cells and n_centers to be chosen, or lower n_centers"

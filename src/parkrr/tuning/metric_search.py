@@ -189,7 +189,7 @@ class MetricSearch:
             best = self.compare(best, LAST_FACTORS)
         if self.settings.dtype == torch.float64 or not self.choices.precision:
             return best, self.settings.dtype
-        if self.log.progress.is_over:
+        if self.log.progress.stopped_by not in ("", "time budget"):
             return best, torch.float64  # which is never wrong
         short = self.compare(best, dtype=torch.float32, fixed=True)
         return best, torch.float32 if short.error <= LOSS * best.error else torch.float64
