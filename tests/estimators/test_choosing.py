@@ -145,4 +145,4 @@ def test_every_row_is_a_centre_however_little_it_weighs():
     weights = np.where(X[:, 0] > 0, 3.0, 1.0)
     named = {"kernel": "gaussian", "metric": "standard", "penalty": 1e-4, "blend": 1, "coarse": 0}
     model = ParKRegressor(n_cells=4, **named, **QUIET).fit(X, Y, sample_weight=weights)
-    assert [cell.n_centers for cell in model.report_] == [cell.n_rows for cell in model.report_]
+    assert [cell.centers for cell in model.report_] == [cell.rows for cell in model.report_]
