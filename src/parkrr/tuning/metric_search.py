@@ -42,6 +42,7 @@ FIRST_STEPS = 16  # after the last of them
 LAST_STEPS = (80, 200)  # fewest and most steps that decrease to zero
 ROWS_PER_STEP = 40  # so many rows for each of them, in between
 FIRST_ROWS = 400  # of the batches of most steps, which take a quarter of the time
+ROWS_PER_COLUMN = 8  # of these batches: 300 training rows tell too little of 128 weights
 STOP_SHARE = 0.25  # of the last steps, after which a shape of the matrix that is behind stops
 # Times the least squared error of batches. At 1.1 hotel rates lost their weights, which were 1.11
 # behind in batches and far ahead on cells: 0.205 and 0.183.
@@ -76,14 +77,14 @@ class Effort(NamedTuple):
     """How much is searched, and how large a cell may be."""
 
     steps: float  # of descents, over those of "balanced"
-    first_share: float  # of the last steps that have batches of FIRST_ROWS rows
+    first_share: float  # of the last steps that have batches of FIRST_ROWS rows; >= STOP_SHARE
     largest_cell: int  # rows
 
 
 EFFORTS = {
     "fast": Effort(0.25, 1.0, 2800),
     "balanced": Effort(1.0, 0.75, 14_000),
-    "thorough": Effort(2.0, 0.0, 14_000),
+    "thorough": Effort(2.0, STOP_SHARE, 14_000),
 }
 
 
@@ -130,13 +131,20 @@ def count_descent_steps(
 
     small = JUMPS * JUMP_STEPS + FIRST_STEPS + effort.first_share * last
     large = JUMPS * jump_batches + (1 - effort.first_share) * last
-    total = sum(
-        small * step_seconds(e, FIRST_ROWS) + large * step_seconds(e, BATCH_ROWS) for e in columns
-    )
+    total = sum(small * step_seconds(e, count_first_rows(e)) for e in columns)
+    total += sum(large * step_seconds(e, BATCH_ROWS) for e in columns)
     total += n_others * OTHER_STEPS * step_seconds(max(columns), BATCH_ROWS)
     share = min(effort.steps, seconds / total)
     steps = (JUMP_STEPS, FIRST_STEPS, last, OTHER_STEPS)
     return DescentSteps(*(round(share * count) for count in steps))
+
+
+def count_first_rows(e: int) -> int:
+    """Rows of the batches of most steps, that learn from e columns.
+
+    With 400 rows for 128 columns, validation error of gas sensors rose by a quarter.
+    """
+    return min(BATCH_ROWS, max(FIRST_ROWS, ROWS_PER_COLUMN * e))
 
 
 def decreasing_rates(steps: int) -> list[float]:
@@ -150,6 +158,11 @@ class DescentCandidate(NamedTuple):
     start: Candidate
     shape: str
     descent: MetricDescent
+
+    @property
+    def first_rows(self) -> int:
+        """Rows of the batches of its first steps."""
+        return count_first_rows(len(self.descent.matrix))
 
 
 @dataclass
@@ -208,21 +221,20 @@ class MetricSearch:
         self.planned_steps = steps.total(len(started), n_others)
         for each in started:
             for _ in range(JUMPS):
-                self.advance(each, [RATE] * steps.jump, FIRST_ROWS)
+                self.advance(each, [RATE] * steps.jump, each.first_rows)
                 if not self.log.progress.is_over:
                     each.descent.jump_to_gradient_products()
-            self.advance(each, [RATE] * steps.first, FIRST_ROWS)
+            self.advance(each, [RATE] * steps.first, each.first_rows)
             self.note_descent(each, JUMPS * steps.jump + steps.first)
         started = [each for each in started if each.descent.steps]
         if not started:  # stopped before
             return []
         rates = decreasing_rates(steps.last)
         cut, large = round(STOP_SHARE * steps.last), round(self.effort.first_share * steps.last)
-        small = [(rates[:cut], FIRST_ROWS), (rates[cut:large], FIRST_ROWS)]
-        for part, n_rows in (*small, (rates[large:], BATCH_ROWS)):
+        for part, is_last in ((rates[:cut], 0), (rates[cut:large], 0), (rates[large:], 1)):
             for each in started:
                 planned = len(each.descent.steps) + len(part)
-                self.advance(each, part, n_rows)
+                self.advance(each, part, BATCH_ROWS if is_last else each.first_rows)
                 self.note_descent(each, planned)
             least = min(each.descent.error for each in started)
             started = [each for each in started if each.descent.error <= BEHIND * least]
