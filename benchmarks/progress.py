@@ -44,13 +44,16 @@ def run_in_terminal(interrupt_after=None):
             sent = True
         if not select.select([main], [], [], 0.05)[0]:
             continue
-        text = os.read(main, 65536).decode(errors="replace")
+        try:
+            text = os.read(main, 65536).decode(errors="replace")
+        except OSError:  # the terminal is closed
+            break
         first = first or time.time()
         for line in re.split(r"[\r\n]+", text):
             clean = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rstrip()
             if clean:
                 frames.append((round(time.time() - first, 2), clean))
-    return {"returned": process.returncode, "frames": frames}
+    return {"returned": process.wait(), "frames": frames}
 
 
 def run_in_notebook():

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from parkrr import ParKClassifier, ParKRegressor, load
+from parkrr import ParKClassifier, ParKRegressor, Polynomial, load
 from parkrr.errors import ParameterError
 
 rng = np.random.default_rng(0)
@@ -104,6 +104,23 @@ def test_choices_of_one_fit_are_the_start_of_every_fold(fitted):
     folds = clone(warm).fit(X[:300], Y[:300])
     assert folds.chosen_.params["kernel"] == fitted.chosen_.params["kernel"]
     assert folds.chosen_.params["penalty"] == fitted.chosen_.params["penalty"]
+
+
+def test_what_is_given_stays_in_a_warm_start(fitted):
+    warm = ParKRegressor(warm_start=fitted.chosen_, penalty=0.125, **QUIET).fit(X, Y)
+    assert warm.chosen_.params["penalty"] == 0.125
+    assert warm.chosen_.params["kernel"] == fitted.chosen_.params["kernel"]
+
+
+def test_a_kernel_of_another_family_is_chosen_again(fitted):
+    other = ParKRegressor(warm_start=fitted.chosen_, kernel="polynomial", **QUIET).fit(X, Y)
+    assert isinstance(other.chosen_.params["kernel"], Polynomial)
+
+
+def test_choices_hold_neither_callbacks_nor_earlier_choices(fitted):
+    warm = ParKRegressor(warm_start=fitted.chosen_, callbacks=[print], **QUIET).fit(X, Y)
+    assert warm.chosen_.params["warm_start"] is False
+    assert warm.chosen_.params["callbacks"] is None
 
 
 def test_a_warm_start_with_other_features_chooses_again(fitted):

@@ -640,7 +640,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         which rows are validation rows.
         """
         params, X, y = self.get_params(deep=False), collect(X), collect(y)
-        if params["warm_start"] is True:
+        if isinstance(params["warm_start"], bool | np.bool_) and params["warm_start"]:
             params["warm_start"] = getattr(self, "chosen_", False)
         check_rows(X, y)
         target_names = list(X.target) if isinstance(X, ParquetTable) else name_columns(y)
@@ -820,6 +820,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             "coarse": settings.coarse or 0,
             "precision": str(settings.dtype).removeprefix("torch."),
             "random_state": settings.seed,
+            "callbacks": None,  # of this fit, as is what it started from
+            "warm_start": False,
         }
         params = {**self.get_params(deep=False), **chosen}
         self.chosen_ = Chosen(params, [*log.tried, *bounds, *tried], log.seconds, uncertainty)
@@ -1044,7 +1046,9 @@ def fit_rows_leaving_out(
     rows = join_blocks([seen.block(slice(None)), others.block(slice(None))])
     params = keep_choices(params, rows.X.shape[1])
     choices = open_choices(params, seen.n_rows, rows.X.shape[1])
-    settings = build_settings(params, choices, check_size(params, rows), rows.n_rows, seed)
+    size = check_size(params, rows)
+    choices = choices if size.tries else replace(choices, blend=False, coarse=False)
+    settings = build_settings(params, choices, size, rows.n_rows, seed)
     if settings.solver == "falkon":
         raise ParameterError(
             "solver must be 'auto' or 'direct' for guarantee='jackknife+', got 'falkon', which "
@@ -1056,7 +1060,9 @@ def fit_rows_leaving_out(
     if seen.n_rows:
         choices = replace(choices, precision=False)
         holdout = holdout and holdout.to(seen.X.device)
-        settings, log = tune_settings(params, settings, choices, seen, holdout)
+        settings, log = tune_settings(
+            params, settings, choices, seen, holdout, size.fitting_seconds
+        )
     if choices.penalty:  # lambda n stays the same as rows are added
         share = seen.total_weight / rows.total_weight
         settings = replace(settings, penalty=settings.penalty * share)

@@ -89,8 +89,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         has a trend across cells. "auto" has one if validation error falls.
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         How much is searched before the fit: "fast" takes a quarter of the steps that learn the
-        metric, and cells of at most 2,800 rows, for a first look; "thorough" takes twice as
-        many steps, on larger batches. The same effort gives the same model on any machine,
+        metric, and cells of about 2,800 rows, for a first look; "thorough" takes up to twice
+        as many steps, on larger batches. The same effort gives the same model on any machine,
         which `time_budget` does not.
     time_budget : float or "auto", default="auto"
         Seconds for the fit, > 0; at least half of them are for choosing. Automatic numbers of
@@ -145,10 +145,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         chooses: step, candidate, validation error, seconds, share of the work. One that
         returns True ends the search with the best so far.
     warm_start : bool or Chosen, default=False
-        True has the next fit of this estimator keep kernel, metric, penalty, blend, coarse
-        level and precision of the last one, and choose nothing again. ``chosen_`` of another
-        estimator does the same from the first fit on, and survives `clone`, as in
-        cross-validation.
+        True has the next fit of this estimator keep what the last one chose of kernel, metric,
+        penalty, blend, coarse level and precision, and not choose it again. ``chosen_`` of
+        another estimator does the same from the first fit on, and survives `clone`, as in
+        cross-validation. For about as many rows: the penalty stays.
     random_state : int, RandomState or None, default=None
         Seed of all random choices, >= 0. Pass an int for the same model in every fit.
     guarantee : {"none", "split", "cell", "jackknife+"}, default="none"

@@ -182,7 +182,8 @@ def fit_park(
             if h and float(together[-1].bincount().max()) > LARGEST_GROUP * cell.n_rows:
                 return fit_apart(settings, given, holdout)
     n, seed = rows.total_weight, settings.seeds.cells
-    tasks = make_tasks(settings, cells, n, seed, left_out, together)
+    every_row = settings.n_centers >= rows.n_rows
+    tasks = make_tasks(settings, cells, n, seed, left_out, together, every_row)
     fitted = fit_cells(settings, tasks)  # lines 7-10
 
     seconds = (partitioned - start, time.perf_counter() - partitioned)
@@ -377,6 +378,7 @@ def make_tasks(
     seed: int,
     left_out: Sequence[int] = (),
     groups: Sequence[Tensor] = (),
+    every_row: bool = False,
 ) -> list[CellTask]:
     """A task for each cell of rows that have the total weight n.
 
@@ -384,16 +386,16 @@ def make_tasks(
     (Theorem 4), so that its ridge lambda_q n_q is lambda n, the same for every cell. `left_out` are
     the rows at the end of each cell that get leave-one-out predictions, and `groups` marks which of
     them are left out together.
+
+    With `every_row` all rows are centres, whatever they weigh: a cell of protein, of whose rows
+    some are copies and weigh more, had a centre less than rows, and took ten times as long.
     """
     seeds = np.random.default_rng(seed).integers(2**31, size=len(cells)).tolist()
     n_threads = settings.engine.threads_per_task(len(cells))
-    # Where every row is to be a centre it is, whatever rows weigh: a cell of protein, of whose rows
-    # some are copies and weigh more, had a centre less than rows, and took ten times as long.
-    all_rows = settings.n_centers >= sum(cell.n_rows for cell in cells)
     tasks = []
     for q, cell in enumerate(cells):
         rho_q = cell.total_weight / n
-        m_q = cell.n_rows if all_rows else count_centers(settings, cell, rho_q)
+        m_q = cell.n_rows if every_row else count_centers(settings, cell, rho_q)
         lambda_q = settings.penalty / rho_q
         solver: Solver = Direct() if settings.solver == "direct" else settings.falkon
         why = "asked for"

@@ -61,7 +61,7 @@ EXTRAPOLATIONS = ("bounded", "free")
 FLOAT64_ROWS = 10_000
 FIRST_PENALTY = 1e-6  # before any is chosen
 SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
-KEPT_CHOICES = ("kernel", "penalty", "metric", "blend", "coarse", "precision")
+KEPT_CHOICES = ("kernel", "penalty", "metric", "blend", "coarse", "precision")  # if "auto"
 LEAST_SHARE = 0.1  # of a time budget that is left however long rows took to read
 TUNING_SECONDS = 40.0  # of metric descents, on the machine whose steps are counted
 
@@ -82,23 +82,28 @@ def is_auto(value: Any) -> bool:
 
 
 def keep_choices(params: dict[str, Any], d: int) -> dict[str, Any]:
-    """The parameters with what an earlier fit chose, if `warm_start` has it.
+    """The parameters with what an earlier fit chose of those that are open, if there is one.
 
-    Rows of d features must be those of that fit. In a fold of a table with categories they may not
-    be, where a rare one is missing; then everything is chosen again.
+    A kernel or a metric that is given, and other features than the d of that fit, which a fold has
+    where a rare category is missing, have everything chosen again.
     """
     earlier = params.get("warm_start", False)
-    if earlier is False:
+    if isinstance(earlier, bool | np.bool_):
         return params
     if not isinstance(earlier, Chosen):
         raise ParameterError(
             f"warm_start must be True, False or the chosen_ of a fitted estimator, got {earlier!r}"
         )
-    metric = earlier.params["metric"]
+    kernel, metric = params["kernel"], earlier.params["metric"]
+    same = is_auto(kernel) or (
+        isinstance(kernel, str) and isinstance(earlier.params["kernel"], type(as_kernel(kernel)))
+    )
     origin = metric.origin if isinstance(metric, FeatureMap) else None
-    if origin is not None and len(origin) != d:
+    fits = origin is None or len(origin) == d
+    if not (same and fits and params["metric"] in ("auto", "learned")):
         return params
-    return params | {name: earlier.params[name] for name in KEPT_CHOICES}
+    others = [name for name in KEPT_CHOICES if is_auto(params[name])]
+    return params | {name: earlier.params[name] for name in ("kernel", "metric", *others)}
 
 
 def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:

@@ -299,7 +299,8 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     near = batches * steps * rows * speed.near
     mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9
     matrix = size.matrices == 2
-    small = few + LARGE_BATCH * large
+    first_rows = metric_search.count_first_rows(max(columns))
+    small = few * (first_rows / metric_search.FIRST_ROWS) ** 2 + LARGE_BATCH * large
     return small * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 from tqdm.auto import tqdm
 
 log = logging.getLogger("parkrr")
@@ -92,6 +93,11 @@ class ChoiceProgress:
             self.stopped_by = "time budget"
         return bool(self.stopped_by)
 
+    @property
+    def is_ended_by_user(self) -> bool:
+        """Whether not even what a time budget has room for is to be tried."""
+        return self.stopped_by in ("Ctrl-C", "callback")
+
     def reserve(self, seconds: float) -> None:
         """Stop so much earlier than the deadline, but not before half of what is left."""
         left = self.deadline - time.perf_counter()
@@ -109,12 +115,13 @@ class ChoiceProgress:
         event = FitEvent(step, candidate, error, self.best_error, seconds, self.share)
         self.show(event)
         for callback in self.callbacks:
-            if callback(event) is True:
-                self.stopped_by = self.stopped_by or "callback"
+            result = callback(event)
+            if isinstance(result, bool | np.bool_) and result:
+                self.stopped_by = "callback"
 
     def interrupt(self) -> None:
         """Stop with the best so far, and say so."""
-        self.stopped_by = self.stopped_by or "Ctrl-C"
+        self.stopped_by = "Ctrl-C"
         tqdm.write(
             "parkrr: fitting the best model so far; Ctrl-C again stops at once", file=sys.stderr
         )

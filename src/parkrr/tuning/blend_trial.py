@@ -47,6 +47,7 @@ class BlendTrial:
     cells: list[ArraySource]  # training rows of each
     validation: ArraySource
     rest: ArraySource  # all rows but the validation rows
+    every_row: bool = False  # whether all training rows are centres
 
     def compare(self, level: Coarse | None, blend: bool, log: TuningLog) -> tuple[float, Blend]:
         """Mean squared error with this coarse level or none, and the blend that gives it.
@@ -78,7 +79,8 @@ class BlendTrial:
             kernel, cores = level.kernel or settings.kernel, settings.engine.cores
             coarse = fit_coarse(kernel, self.rest, level.n_centers, cores, settings.seed)
             cells = [replace(c, Y=c.Y - coarse(c.X).to(c.Y.dtype)) for c in cells]
-        fitted = fit_cells(settings, make_tasks(settings, cells, self.n, settings.seed))
+        tasks = make_tasks(settings, cells, self.n, settings.seed, every_row=self.every_row)
+        fitted = fit_cells(settings, tasks)
         return Model(
             kernel=settings.kernel,
             metric=FeatureMap(),
@@ -115,7 +117,7 @@ def choose_levels(
         return settings
     error, best = blend_trial.compare(settings.coarse, blend, log)
     kernel = settings.kernel
-    if coarse and isinstance(kernel, Radial):
+    if coarse and isinstance(kernel, Radial) and not log.progress.is_ended_by_user:
         level = Coarse(COARSE_CENTERS, kernel.with_lengthscale(COARSE_LENGTH * kernel.lengthscale))
         coarse_error, coarse_best = blend_trial.compare(level, blend, log)
         if coarse_error < GAIN * error:
@@ -168,4 +170,5 @@ def prepare_blend_trial(
         cells=train,
         validation=join_blocks(validation),
         rest=replace(rows, index=is_rest.nonzero()[:, 0]),
+        every_row=settings.n_centers >= rows.n_rows,
     )

@@ -28,6 +28,7 @@ from parkrr.runtime import Engine
 from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows
 
 BATCH_ROWS = 800
+PAIRED_ROWS = 400  # up to which two batches are computed together
 FEWEST_ROWS = 100  # of a batch, or all there are
 BATCHES = 4  # to a step
 GRADIENT_BATCHES = 16  # to an average gradient outer product
@@ -119,9 +120,15 @@ def compute_slopes(
 
 
 def pair_batches(batches: Sequence[LocalBatch]) -> list[Sequence[LocalBatch]]:
-    """Batches two by two if they have as many training rows, as they do without groups."""
+    """Small batches two by two if they have as many training rows, as they do without groups.
+
+    Large ones, one by one, keep four cores busy.
+    """
     pairs = [batches[k : k + 2] for k in range(0, len(batches), 2)]
-    alike = [len({batch.n_training for batch in pair}) == 1 for pair in pairs]
+    alike = [
+        len({batch.n_training for batch in pair}) == 1 and len(pair[0].rows.X) <= PAIRED_ROWS
+        for pair in pairs
+    ]
     return [
         part
         for pair, together in zip(pairs, alike, strict=True)

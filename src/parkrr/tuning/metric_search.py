@@ -131,7 +131,8 @@ def count_descent_steps(
 
     small = JUMPS * JUMP_STEPS + FIRST_STEPS + effort.first_share * last
     large = JUMPS * jump_batches + (1 - effort.first_share) * last
-    total = sum(small * step_seconds(e, count_first_rows(e)) for e in columns)
+    first_rows = count_first_rows(max(columns))
+    total = sum(small * step_seconds(e, first_rows) for e in columns)
     total += sum(large * step_seconds(e, BATCH_ROWS) for e in columns)
     total += n_others * OTHER_STEPS * step_seconds(max(columns), BATCH_ROWS)
     share = min(effort.steps, seconds / total)
@@ -158,11 +159,6 @@ class DescentCandidate(NamedTuple):
     start: Candidate
     shape: str
     descent: MetricDescent
-
-    @property
-    def first_rows(self) -> int:
-        """Rows of the batches of its first steps."""
-        return count_first_rows(len(self.descent.matrix))
 
 
 @dataclass
@@ -202,7 +198,7 @@ class MetricSearch:
             best = self.compare(best, LAST_FACTORS)
         if self.settings.dtype == torch.float64 or not self.choices.precision:
             return best, self.settings.dtype
-        if self.log.progress.stopped_by not in ("", "time budget"):
+        if self.log.progress.is_ended_by_user:
             return best, torch.float64  # which is never wrong
         short = self.compare(best, dtype=torch.float32, fixed=True)
         return best, torch.float32 if short.error <= LOSS * best.error else torch.float64
@@ -219,12 +215,15 @@ class MetricSearch:
         if not steps.first:
             return []
         self.planned_steps = steps.total(len(started), n_others)
+        # Errors of shapes and kernels are compared, so their batches are alike.
+        first_rows = count_first_rows(max(columns))
+        last_rows = BATCH_ROWS if self.effort.first_share < 1 else first_rows
         for each in started:
             for _ in range(JUMPS):
-                self.advance(each, [RATE] * steps.jump, each.first_rows)
+                self.advance(each, [RATE] * steps.jump, first_rows)
                 if not self.log.progress.is_over:
                     each.descent.jump_to_gradient_products()
-            self.advance(each, [RATE] * steps.first, each.first_rows)
+            self.advance(each, [RATE] * steps.first, first_rows)
             self.note_descent(each, JUMPS * steps.jump + steps.first)
         started = [each for each in started if each.descent.steps]
         if not started:  # stopped before
@@ -234,17 +233,19 @@ class MetricSearch:
         for part, is_last in ((rates[:cut], 0), (rates[cut:large], 0), (rates[large:], 1)):
             for each in started:
                 planned = len(each.descent.steps) + len(part)
-                self.advance(each, part, BATCH_ROWS if is_last else each.first_rows)
+                self.advance(each, part, last_rows if is_last else first_rows)
                 self.note_descent(each, planned)
             least = min(each.descent.error for each in started)
             started = [each for each in started if each.descent.error <= BEHIND * least]
         best = min(started, key=lambda each: each.descent.error)
-        alike = [best, *self.descend_others(best, steps.other)]
+        alike = [best, *self.descend_others(best, steps.other, last_rows)]
         others = [each for each in started if each is not best]
         return [self.current(each) for each in (*self.select_close(alike), *others)]
 
-    def descend_others(self, best: DescentCandidate, steps: int) -> list[DescentCandidate]:
-        """Other kernels from the matrix of the best descent.
+    def descend_others(
+        self, best: DescentCandidate, steps: int, n_rows: int
+    ) -> list[DescentCandidate]:
+        """Other kernels from the matrix of the best descent, on batches of so many rows.
 
         Descents of all kernels from the beginning took twice the time and were no better: over
         thirteen tables the geometric mean of errors was 0.2387, and is 0.2287.
@@ -255,7 +256,7 @@ class MetricSearch:
             if candidate.map_name == best.start.map_name and candidate is not best.start
         ]
         for each in others:
-            self.advance(each, decreasing_rates(steps), BATCH_ROWS)
+            self.advance(each, decreasing_rates(steps), n_rows)
             self.note_descent(each, steps)
         return [each for each in others if each.descent.steps]
 

@@ -82,8 +82,9 @@ def tune(
     log.finish_step("metric search")
     kernel, metric, penalty = best.kernel, best.metric, best.penalty
     settings = replace(settings, kernel=kernel, metric=metric, penalty=penalty, dtype=dtype)
-    if progress.stopped_by in ("", "time budget"):  # sizes of cells leave time for it
+    if not progress.is_ended_by_user:  # sizes of cells leave time for it in a time budget
         settings = choose_levels(settings, rows, choices.blend, choices.coarse, log, holdout)
+    log.note_stop("after metric descent", best.error)
     progress.report("chosen", f"{kernel!r}, {best.map_name}", progress.best_error, 1.0)
     log.finish_step("blend trial")
     return settings, log
