@@ -20,7 +20,9 @@ from recording import record
 
 COLUMNS = "110"
 FIT = """
+import signal
 import numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background has not
 from parkrr import ParKRegressor
 rng = np.random.default_rng(0)
 X = rng.normal(size=(8000, 12))

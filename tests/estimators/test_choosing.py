@@ -17,6 +17,14 @@ QUIET = {"random_state": 0, "progress": False}
 STEPS = ["sample search", "metric descent", "comparison on cells", "chosen"]
 
 
+@pytest.fixture(autouse=True)
+def python_handles_interrupts():
+    """As in a terminal: a process in the background of a shell ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def events():
     collected = []

@@ -9,6 +9,14 @@ import pytest
 from parkrr.runtime import ChoiceProgress, follow_choices, progress
 
 
+@pytest.fixture(autouse=True)
+def python_handles_interrupts():
+    """As in a terminal: a process in the background of a shell ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_progress_outside_of_a_terminal_is_one_line_in_the_log(caplog):
     with (
         caplog.at_level(logging.INFO, "parkrr"),
