@@ -52,6 +52,7 @@ METRICS = {
     "weights of features": standardize_features(ROWS).with_matrix(torch.tensor([1.0, 0.3, 4.0])),
     "weights of features and scores": SCORED.with_matrix(MIXING[0].abs()),
     "a matrix": SCORED.with_matrix(MIXING),
+    "a matrix that leaves columns out": SCORED.with_matrix(MIXING[:, :2]),
     "three knots": FeatureMap(
         ROWS.mean(0),
         None,

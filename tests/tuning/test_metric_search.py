@@ -20,6 +20,7 @@ from parkrr.tuning.metric_search import (
     DescentSteps,
     MetricSearch,
     count_descent_steps,
+    count_screened_rows,
 )
 from plain import plain
 from reference import refit_squares
@@ -133,6 +134,27 @@ def test_other_kernels_start_from_the_best_matrix_and_keep_its_shape():
     [other] = searched.descend_others(full, steps=1, n_rows=800)
     assert (other.start.kernel, other.shape) == (Gaussian(1.0), "full")
     assert len(other.descent.steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("learned", "A"), [([2.0, 5.0], [[2, 0], [0, 5]]), ([[2.0, 1.0], [0.0, 5.0]], [[2, 1], [0, 5]])]
+)
+def test_columns_that_are_left_out_have_no_part_in_distances(learned, A):
+    [diagonal, _] = search([candidate()]).start_descents()
+    diagonal.descent.matrix = torch.tensor(learned, dtype=torch.float64)
+    Z = diagonal._replace(columns=torch.tensor([0, 2])).metric(torch.from_numpy(X), torch.float64)
+    np.testing.assert_allclose(Z, X[:, [0, 2]] @ np.array(A))
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "rows"), [(500, 1e9, 500), (10**6, 1e9, 3000), (10**6, 40.0, 3000)]
+)
+def test_columns_are_screened_on_as_many_rows_as_there_is_time_for(n, seconds, rows):
+    assert count_screened_rows(n, 200, seconds) == rows
+
+
+def test_columns_are_screened_on_fewer_rows_in_a_short_time():
+    assert count_screened_rows(10**6, 200, 10.0) < 3000
 
 
 def descended(kernel, error, searched):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from parkrr import LocalEngine, ParKClassifier, ParKRegressor
+from parkrr import LocalEngine, ParKClassifier, ParKRegressor, load
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import FeatureMap, Gaussian, Laplacian
 from parkrr.planning.settings import build_settings, open_choices
@@ -47,6 +47,26 @@ def test_a_learned_metric_finds_the_direction_of_change(fitted):
     X_train, y_train = ridge_function(3000)
     standard = ParKRegressor(metric="standard", **AUTO).fit(X_train[:2000], y_train[:2000])
     assert rmse(model, X, y) < 0.5 * rmse(standard, X, y)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 104))
+    return ParKRegressor(effort="fast", **AUTO).fit(X, np.sin(2 * X[:, 5]) + X[:, 90] ** 2), X
+
+
+def test_of_many_columns_those_that_matter_are_left(wide):
+    model, _ = wide
+    assert model.feature_importances_[[5, 90]].sum() > 0.99
+    assert (model.feature_importances_ == 0).sum() >= 78
+
+
+def test_a_model_of_few_of_its_columns_is_the_same_after_a_reload(wide, tmp_path):
+    model, X = wide
+    model.save(tmp_path / "wide.park")
+    again = load(tmp_path / "wide.park")
+    np.testing.assert_array_equal(again.predict(X[:50]), model.predict(X[:50]))
 
 
 def test_importances_are_shares_of_the_features_that_matter(fitted):

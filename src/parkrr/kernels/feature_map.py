@@ -35,7 +35,8 @@ class FeatureMap:
         shape (d, k); None for no scores. An increasing function of a feature has the same
         scores, so that no outlier and no unit can matter.
     matrix : Tensor, default None
-        Weights (e,) of the columns, or a matrix (e, e) that mixes them; None leaves them.
+        Weights (e,) of the columns, or a matrix (e, k) that mixes them into k, or leaves some
+        out; None leaves them.
 
     Examples
     --------
@@ -132,7 +133,7 @@ def pull_back(M: Tensor, matrix: Tensor) -> Tensor:
 
 
 def apply_matrix(F: Tensor, matrix: Tensor) -> Tensor:
-    """Columns F (n, e) weighed by weights (e,), or mixed by a matrix (e, e)."""
+    """Columns F (n, e) weighed by weights (e,), or mixed by a matrix (e, k)."""
     return F * matrix if matrix.ndim == 1 else multiply(F, matrix)
 
 

@@ -453,7 +453,7 @@ def feature_importances(model: Model, X: Tensor) -> Tensor:
     G = G.double()
     if model.metric.matrix is not None:
         matrix = model.metric.matrix.to(G).t()  # to columns, before the matrix
-        G = apply_matrix(G.flatten(0, 1), matrix).view_as(G)
+        G = apply_matrix(G.flatten(0, 1), matrix).view(*G.shape[:2], -1)
     columns = model.metric.columns(X, torch.float64) if model.metric.origin is not None else X
     columns = columns.double()
     origin, scale = measure_features(columns)  # (e,) each

@@ -172,7 +172,7 @@ def map_features(metric: FeatureMap, X: Value, dtype: torch.dtype) -> Value:
         return F
     matrix, F = to_array(metric.matrix.to(dtype)), F.cast(np.float64)
     F = F * matrix if matrix.ndim == 1 else F @ matrix
-    return limit_features(F, metric.width(d), dtype)
+    return limit_features(F, matrix.shape[-1], dtype)
 
 
 def limit_features(F: Value, width: int, dtype: torch.dtype) -> Value:

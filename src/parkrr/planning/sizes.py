@@ -43,6 +43,7 @@ TUNING_STEPS = ("sample search", "metric search")  # have the other half of a ti
 
 EVALUATIONS = 9  # of one lengthscale search on the sample
 LAST_EVALUATIONS = 3  # lengthscales of the last comparison on cells
+SCREENING_SOLVES = 80  # eight rounds of two lengthscales and five ridges
 LARGE_BATCH = 3.6  # seconds of a step on large batches over one on small batches
 ROUNDS = 6  # of balance
 ITERATIONS = 40  # of conjugate gradient, those for leave-one-out included
@@ -301,7 +302,15 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     matrix = size.matrices == 2
     first_rows = metric_search.count_first_rows(max(columns))
     small = few * (first_rows / metric_search.FIRST_ROWS) ** 2 + LARGE_BATCH * large
-    return small * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
+    screening = 0.0
+    if size.d > metric_search.MATRIX_COLUMNS:
+        sample = metric_search.count_screened_rows(size.n, size.d, size.tuning_seconds)
+        training = (1 - VALIDATION_SHARE) * sample
+        solve = training**2 * speed.value + speed.factor(training)
+        screening = SCREENING_SOLVES * solve / min(size.cores, 2)
+    return (
+        screening + small * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
+    )
 
 
 def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, Holdout, draw_indices, validation_positions
+from parkrr.data import ArraySource, Block, Holdout, draw_indices, validation_positions
 from parkrr.kernels import FeatureMap, Matern, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import (
@@ -24,6 +24,7 @@ from parkrr.tuning.cell_comparison import (
     CellComparison,
     draw_comparison_cells,
 )
+from parkrr.tuning.column_screening import SCREENED_ROWS, ColumnScreening
 from parkrr.tuning.log import METRIC_PART, Candidate, OpenChoices, TuningLog
 from parkrr.tuning.metric_descent import (
     BATCH_ROWS,
@@ -32,6 +33,7 @@ from parkrr.tuning.metric_descent import (
     GRADIENT_BATCHES,
     RATE,
     REFRESH,
+    LocalBatch,
     MetricDescent,
 )
 from parkrr.tuning.sample_search import search_lengthscale
@@ -55,6 +57,8 @@ CLOSE = 1.15  # errors of kernels less than this apart may be in either order
 COMPARED_ROWS = (10_000, 200_000)
 MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
 MATRIX_COLUMNS = 100  # with more, only weights are learned
+FEWEST_SCREENED = 400  # rows from which columns are screened
+SCREENING_SHARE = 0.5  # of the time of descents that it may take
 SMALLEST_RIDGE = 1e-3  # to start from: below, slopes are flat
 FIRST_FACTORS, LAST_FACTORS = (2.0,), (math.sqrt(2.0),)  # between lengthscales
 COMPARISONS, DESCENT_SHARE = 6, 0.8  # usual comparisons on cells, and the time of the rest
@@ -70,6 +74,7 @@ FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the l
 # be those of your machine, for they only fix how many steps a search takes.
 BATCH_SECONDS = (2e-3, 3e-8, 2e-10)
 NEAR_SECONDS = (1e-8, 5e-10)
+SCREENING_SECONDS = (5e-10, 2e-7, 8e-10)  # n^2 (a n + b + c e), of n rows and e columns
 REFERENCE_CORES = 2
 
 
@@ -148,17 +153,43 @@ def count_first_rows(e: int) -> int:
     return min(BATCH_ROWS, max(FIRST_ROWS, ROWS_PER_COLUMN * e))
 
 
+def count_screened_rows(n: int, e: int, seconds: float) -> int:
+    """Rows of a sample for column screening, which takes a part of the time of descents."""
+    rows = min(n, SCREENED_ROWS)
+    while rows >= FEWEST_SCREENED and screening_seconds(rows, e) > SCREENING_SHARE * seconds:
+        rows = rows * 3 // 4
+    return rows
+
+
+def screening_seconds(n: int, e: int) -> float:
+    """Seconds of the reference machine to screen e columns on n rows."""
+    by_cube, by_pair, by_number = SCREENING_SECONDS
+    return n**2 * (by_cube * n + by_pair + by_number * e)
+
+
 def decreasing_rates(steps: int) -> list[float]:
     """Lengths of so many steps, decreasing to zero."""
     return [RATE * (1 - k / steps) for k in range(steps)]
 
 
 class DescentCandidate(NamedTuple):
-    """A candidate, the shape of the matrix it learns, "diagonal" or "full", and its descent."""
+    """A candidate, the shape of the matrix it learns, and its descent."""
 
     start: Candidate
-    shape: str
+    shape: str  # "diagonal" or "full"
     descent: MetricDescent
+    columns: Tensor | None = None  # (k,)  of the feature map that are left; None for all
+
+    @property
+    def metric(self) -> FeatureMap:
+        """The feature map with the matrix that the descent has reached."""
+        A, metric = self.descent.matrix, self.start.metric
+        if self.columns is not None:
+            assert metric.origin is not None
+            A = torch.diag(A) if A.ndim == 1 else A
+            whole = A.new_zeros(metric.width(len(metric.origin)), len(A))  # (e, k)
+            A = whole.index_copy(0, self.columns, A)
+        return metric.with_matrix(A)
 
 
 @dataclass
@@ -221,7 +252,7 @@ class MetricSearch:
         for each in started:
             for _ in range(JUMPS):
                 self.advance(each, [RATE] * steps.jump, first_rows)
-                if not self.log.progress.is_over:
+                if each.columns is None and not self.log.progress.is_over:
                     each.descent.jump_to_gradient_products()
             self.advance(each, [RATE] * steps.first, first_rows)
             self.note_descent(each, JUMPS * steps.jump + steps.first)
@@ -251,7 +282,7 @@ class MetricSearch:
         thirteen tables the geometric mean of errors was 0.2387, and is 0.2287.
         """
         others = [
-            DescentCandidate(candidate, best.shape, best.descent.restart(candidate.kernel))
+            best._replace(start=candidate, descent=best.descent.restart(candidate.kernel))
             for candidate in self.candidates
             if candidate.map_name == best.start.map_name and candidate is not best.start
         ]
@@ -270,9 +301,9 @@ class MetricSearch:
     def start_descents(self) -> list[DescentCandidate]:
         """One descent of weights, of features with scores, and one of a matrix, without.
 
-        Where no candidate has scores beside its features, weights are learned without them. The
-        kernel is Matern if it is there: where the Gaussian came first, 2,000 rows of kin40k had an
-        error of 0.154, and have 0.134.
+        Where no candidate has scores beside its features, weights are learned without them. Of
+        many features only those that matter are left. The kernel is Matern if it is there: where
+        the Gaussian came first, 2,000 rows of kin40k had an error of 0.154, and have 0.134.
         """
         training = (~self.is_validation).nonzero()[:, 0]
         if len(training) < 2:  # one to fit, one to validate
@@ -284,7 +315,6 @@ class MetricSearch:
         rows = ArraySource(*self.rows.block(training))
         groups = None if self.holdout is None else self.holdout.groups
         groups = None if groups is None else groups[training]
-        columns: dict[str, ArraySource] = {}
         started = []
         kernels = [candidate.kernel for candidate in self.candidates]
         first = next((kernel for kernel in kernels if isinstance(kernel, Matern)), kernels[0])
@@ -292,27 +322,53 @@ class MetricSearch:
             if type(candidate.kernel) is not type(first):
                 continue
             assert isinstance(candidate.kernel, Radial)
-            name, scores = candidate.map_name, candidate.metric.knots is not None
-            if name not in columns:
-                columns[name] = rows.map(partial(bounded_columns, candidate.metric)).load()
-            X, ridge = columns[name].X, candidate.penalty * n
-            weights = torch.ones(X.shape[1], dtype=torch.float64, device=X.device)
-            shapes = {"diagonal": weights} if scores or not any_scores else {}
-            if not scores and d <= MATRIX_COLUMNS:
-                shapes["full"] = torch.diag(weights)
-            for shape, matrix in shapes.items():
-                descent = MetricDescent(
-                    columns[name],
-                    candidate.kernel,
-                    matrix,
-                    ridge=max(ridge, SMALLEST_RIDGE) if self.choices.penalty else ridge,
-                    fixed=not self.choices.penalty,
-                    engine=self.settings.engine,
-                    seed=self.seed,
-                    groups=groups,
-                )
-                started.append(DescentCandidate(candidate, shape, descent))
+            columns = rows.map(partial(bounded_columns, candidate.metric)).load()
+            ridge = candidate.penalty * n
+            weights = torch.ones(columns.X.shape[1], dtype=torch.float64, device=columns.X.device)
+            descent = MetricDescent(
+                columns,
+                candidate.kernel,
+                weights,
+                ridge=max(ridge, SMALLEST_RIDGE) if self.choices.penalty else ridge,
+                fixed=not self.choices.penalty,
+                engine=self.settings.engine,
+                seed=self.seed,
+                groups=groups,
+            )
+            weighed = DescentCandidate(candidate, "diagonal", descent)
+            if d > MATRIX_COLUMNS:
+                weighed = self.screen_columns(weighed)
+            scores = candidate.metric.knots is not None
+            if scores or not any_scores:
+                started.append(weighed)
+            if not scores and len(weighed.descent.matrix) <= MATRIX_COLUMNS:
+                mixed = replace(weighed.descent, matrix=torch.diag(weighed.descent.matrix))
+                started.append(weighed._replace(shape="full", descent=mixed))
         return started
+
+    def screen_columns(self, each: DescentCandidate) -> DescentCandidate:
+        """The descent of the columns that matter, from weights that say how much."""
+        descent, progress = each.descent, self.log.progress
+        n = count_screened_rows(descent.rows.n_rows, descent.rows.X.shape[1], self.seconds)
+        if n < FEWEST_SCREENED or progress.is_over:
+            return each
+        self.log.progress.begin("column screening")
+        index = draw_indices(descent.rows.n_rows, n, self.seed).to(descent.rows.X.device)
+        is_validation = descent.divide_batch(index)
+        X, Y, w = descent.rows.block(index)
+        rows = Block(X, Y.double(), None if w is None else w.double())
+        sample = LocalBatch(rows, is_validation)
+        screening = ColumnScreening(
+            sample.training_first, sample.n_training, descent.kernel, descent.engine
+        )
+        columns, weights, ridge = screening.run(lambda: progress.is_over)
+        descent = replace(
+            descent,
+            rows=replace(descent.rows, X=descent.rows.X[:, columns]),
+            matrix=weights,
+            ridge=descent.ridge if descent.fixed else ridge,
+        )
+        return each._replace(descent=descent, columns=columns)
 
     def advance(self, each: DescentCandidate, rates: list[float], n_rows: int) -> None:
         """Take these steps on batches of so many rows, unless choosing is stopped before."""
@@ -337,7 +393,7 @@ class MetricSearch:
         """The candidate with the matrix and the ridge that its descent has reached."""
         descent = each.descent
         return each.start._replace(
-            metric=each.start.metric.with_matrix(descent.matrix),
+            metric=each.metric,
             penalty=descent.ridge / self.rows.total_weight,
             map_name=f"{each.start.map_name}, {each.shape} matrix, step {len(descent.steps)}",
         )

@@ -3,7 +3,8 @@
 1. Sample search (:mod:`.sample_search`): a lengthscale and a penalty for each kernel family, from a
    sample of the rows and few centres.
 2. Metric search (:mod:`.metric_search`): from there feature maps are learned at the density of the
-   cells (:mod:`.metric_descent`) and compared on small cells (:mod:`.cell_comparison`).
+   cells (:mod:`.metric_descent`) and compared on small cells (:mod:`.cell_comparison`). Of more
+   than 100 features those that matter are found first (:mod:`.column_screening`).
 3. Blend trial (:mod:`.blend_trial`): some neighbouring cells show whether blending them and a
    coarse level below them help.
 

@@ -1,0 +1,86 @@
+"""Column screening: it finds the columns that matter, and leaves a model no worse."""
+
+import numpy as np
+import pytest
+import torch
+
+from parkrr.data.rows import Block
+from parkrr.kernels import Gaussian, Matern
+from parkrr.runtime.engine import LocalEngine
+from parkrr.tuning.column_screening import ColumnScreening
+from reference import finite_differences, kernel_matrix, refit_squares
+
+rng = np.random.default_rng(0)
+N, T, E = 400, 300, 120
+X = rng.normal(size=(N, E))
+Y = np.stack([np.sin(2 * X[:, 3]) + X[:, 70] ** 2, X[:, 3] * X[:, 70]], 1)
+
+
+def screening(X=X, Y=Y, w=None, kernel=None, threads=1):
+    w = np.ones(len(X)) if w is None else w
+    rows = Block(*(torch.from_numpy(part) for part in (X, Y, w)))
+    return ColumnScreening(rows, T, kernel or Matern(5.0), LocalEngine(threads))
+
+
+def never():
+    return False
+
+
+def test_the_columns_that_matter_are_found_among_120():
+    columns, weights, _ = screening().run(never)
+    largest = columns[weights.argsort(descending=True)[:2]]
+    assert sorted(largest.tolist()) == [3, 70]
+    assert len(columns) <= 8
+
+
+def test_columns_do_not_depend_on_the_number_of_cores():
+    one, two = (screening(threads=threads).run(never) for threads in (1, 2))
+    assert one.columns.tolist() == two.columns.tolist()
+    torch.testing.assert_close(one.weights, two.weights, rtol=0, atol=0)
+
+
+def test_the_error_of_a_fit_is_that_of_a_refit():
+    w = np.random.default_rng(1).uniform(0.5, 2.0, size=N)
+    fitted = screening(w=w).fit_ridges(torch.from_numpy(X), (0.1,), 9.0)
+    squares = refit_squares(Matern(9.0), X[:T], Y[:T], w[:T], X[:T], 0.1, X[T:], Y[T:], w[T:])
+    assert fitted.error == pytest.approx(squares / w[T:].sum())
+
+
+def test_the_best_ridge_is_taken():
+    Z = torch.from_numpy(X)
+    errors = [screening().fit_ridges(Z, (ridge,), 9.0).error for ridge in (1e-3, 1.0)]
+    assert screening().fit_ridges(Z, (1e-3, 1.0), 9.0).error == min(errors)
+
+
+def test_weights_are_fourth_roots_of_mean_squared_slopes():
+    few = screening(X[:, :4], Y[:, :1], kernel=Gaussian(2.0))
+    weights = torch.tensor([1.0, 2.0, 0.5, 1.0], dtype=torch.float64)
+    fitted = few.fit_ridges(few.rows.X * weights, (0.1,), 2.0)
+
+    def predict(x):
+        Z = X[:T, :4] * weights.numpy()
+        return (
+            kernel_matrix(Gaussian(2.0), (x * weights.numpy())[None], Z)[0]
+            @ fitted.alpha[:, 0].numpy()
+        )
+
+    slopes = np.stack([finite_differences(predict, x) for x in X[:, :4]])  # (n, 4)
+    root = (slopes**2).sum(0) ** 0.25
+    expected = 2 * root / np.linalg.norm(root)
+    found = few.weigh(torch.arange(4), weights, fitted)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_weights_belong_before_the_kernel_as_it_is():
+    of = {length: screening(kernel=Matern(length)).run(never) for length in (5.0, 50.0)}
+    torch.testing.assert_close(10 * of[5.0].weights, of[50.0].weights)
+
+
+def test_all_columns_stay_where_it_is_over_at_once():
+    columns, weights, _ = screening().run(lambda: True)
+    assert len(columns) == len(weights) == E
+
+
+def test_all_columns_stay_where_no_system_can_be_solved():
+    columns, _, _ = screening(w=np.full(N, np.nan)).run(never)
+    assert len(columns) == E
