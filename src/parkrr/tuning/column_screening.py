@@ -35,6 +35,10 @@ MOST_ROUNDS = 16
 # the five columns in 200 were left out too early.
 SHARES = (0.5, 0.75)
 GAIN = 0.99  # a round that leaves no column out must lower the error by more, or it is the last
+# Of six columns in 500 that only matter in pairs, a sample of 3,000 rows shows two: the error was
+# 0.85 with these and 0.62 with all columns, from which descents find the others in 16,000 rows.
+HALVED = 0.5  # of the squared error with all columns is left, or all columns stay
+PATIENCE, PROMISING = 3, 0.9  # rounds after which less than so much of it is left, or it ends
 SLOPE_ROWS = 500  # of a task
 
 
@@ -64,14 +68,20 @@ class ColumnScreening:
     kernel: Radial  # its lengthscale stays: weights grow or shrink instead
     engine: Engine
 
-    def run(self, is_over: Callable[[], bool]) -> ScreenedColumns:
-        """The columns that matter; all of them where no system can be solved."""
+    def run(self, is_over: Callable[[], bool]) -> ScreenedColumns | None:
+        """The columns that matter, or None where leaving out the others does not halve the error.
+
+        A sample then tells too little of them, and what it does tell would mislead.
+        """
         columns = torch.arange(self.rows.X.shape[1], device=self.rows.X.device)
         weights = self.rows.X.new_ones(len(columns))
-        best, least = ScreenedColumns(columns, weights, RIDGES[-1]), math.inf
-        for _ in range(MOST_ROUNDS):
+        best, first, least = None, math.inf, math.inf
+        for number in range(MOST_ROUNDS):
             fitted = self.fit(columns, weights)
             if fitted is None or is_over():
+                break
+            first = fitted.error if number == 0 else first
+            if number == PATIENCE and fitted.error > PROMISING * first:
                 break
             if fitted.error <= least:
                 scale = self.kernel.lengthscale / fitted.kernel.lengthscale
@@ -83,7 +93,7 @@ class ColumnScreening:
             least = min(least, fitted.error)
             if enough is not None:
                 columns, weights = columns[enough], weights[enough]
-        return best
+        return best if least <= HALVED * first else None
 
     def fit(self, columns: Tensor, weights: Tensor) -> SampleFit | None:
         """The model of these columns (k,) with the least validation error.

@@ -361,7 +361,10 @@ class MetricSearch:
         screening = ColumnScreening(
             sample.training_first, sample.n_training, descent.kernel, descent.engine
         )
-        columns, weights, ridge = screening.run(lambda: progress.is_over)
+        screened = screening.run(lambda: progress.is_over)
+        if screened is None:
+            return each
+        columns, weights, ridge = screened
         descent = replace(
             descent,
             rows=replace(descent.rows, X=descent.rows.X[:, columns]),
