@@ -56,7 +56,9 @@ def test_an_automatic_kernel_is_one_of_three_families():
 LEARNING = [
     ("auto", "auto", 1000, 3, True),
     ("auto", "auto", 299, 3, False),
-    ("auto", "auto", 1000, 101, False),
+    ("auto", "auto", 999, 100, False),
+    ("auto", "auto", 505, 101, True),
+    ("auto", "auto", 504, 101, False),
     ("auto", "learned", 50, 3, True),
     ("gaussian", "auto", 1000, 3, True),
     ("gaussian", "auto", 299, 3, False),

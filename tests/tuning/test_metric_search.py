@@ -157,6 +157,38 @@ def test_columns_are_screened_on_fewer_rows_in_a_short_time():
     assert count_screened_rows(10**6, 200, 10.0) < 3000
 
 
+WIDE = np.random.default_rng(0).normal(size=(1000, 110))
+OF_TWO = np.sin(2 * WIDE[:, :1]) + WIDE[:, 1:2] ** 2
+NOISE = np.random.default_rng(1).normal(size=(1000, 1))
+
+
+def wide_search(y, metric):
+    raw = FeatureMap(torch.zeros(110).double(), torch.ones(110).double())
+    model = CoarseModel(Matern(20.0), torch.zeros(2, 110).double(), torch.ones(2, 1).double())
+    params = plain().get_params() | {"kernel": "auto", "penalty": "auto", "metric": metric}
+    choices = open_choices(params | {"progress": False, "engine": "local"}, 1000, 110)
+    settings = build_settings(params, choices, SimpleNamespace(n_cells=1, n_centers=1000), 1000, 0)
+    start = Candidate(Matern(20.0), raw, 1e-3, 1.0, "standard", model)
+    rows = ArraySource(torch.from_numpy(WIDE), torch.from_numpy(y))
+    return MetricSearch(settings, choices, rows, [start], 0, TuningLog(), math.inf)
+
+
+def test_few_rows_of_many_features_learn_a_metric_of_those_that_matter():
+    started = wide_search(OF_TWO, "auto").start_descents()
+    assert [each.shape for each in started] == ["diagonal", "full"]
+    assert {0, 1} <= set(started[0].columns.tolist())
+    assert len(started[0].columns) < 60
+
+
+def test_few_rows_of_many_features_learn_no_metric_where_none_stands_out():
+    assert wide_search(NOISE, "auto").start_descents() == []
+
+
+def test_a_metric_that_is_asked_for_is_learned_from_few_rows_of_many_features():
+    [weighed] = wide_search(NOISE, "learned").start_descents()
+    assert weighed.columns is None
+
+
 def descended(kernel, error, searched):
     [diagonal, _] = searched.start_descents()
     diagonal.descent.steps = [(error, 1.0)]

@@ -50,6 +50,7 @@ from parkrr.runtime import (
 )
 from parkrr.solvers import Falkon
 from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, tune
+from parkrr.tuning.metric_search import MATRIX_COLUMNS, ROWS_PER_FEATURE, ROWS_PER_SCREENED
 
 METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
@@ -126,7 +127,8 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
             f"metric='learned' needs a radial kernel, got kernel={kernel!r}; use 'standard', or "
             f"one of gaussian, laplacian, matern"
         )
-    enough_rows = n >= max(FEW_ROWS, 10 * d)
+    per_feature = ROWS_PER_SCREENED if d > MATRIX_COLUMNS else ROWS_PER_FEATURE
+    enough_rows = n >= max(FEW_ROWS, per_feature * d)
     return OpenChoices(
         families=families,
         lengthscale=radial and (named or metric == "learned"),

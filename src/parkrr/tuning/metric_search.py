@@ -57,6 +57,8 @@ CLOSE = 1.15  # errors of kernels less than this apart may be in either order
 COMPARED_ROWS = (10_000, 200_000)
 MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
 MATRIX_COLUMNS = 100  # with more, only weights are learned
+ROWS_PER_FEATURE = 10  # for which a metric is learned, unless you ask for one
+ROWS_PER_SCREENED = 5  # for which columns are screened, in the hope that few are left
 FEWEST_SCREENED = 400  # rows from which columns are screened
 SCREENING_SHARE = 0.5  # of the time of descents that it may take
 SMALLEST_RIDGE = 1e-3  # to start from: below, slopes are flat
@@ -338,6 +340,9 @@ class MetricSearch:
             weighed = DescentCandidate(candidate, "diagonal", descent)
             if d > MATRIX_COLUMNS:
                 weighed = self.screen_columns(weighed)
+                enough = ROWS_PER_FEATURE * len(weighed.descent.matrix)
+                if self.rows.n_rows < enough and self.choices.metric == "auto":
+                    continue
             scores = candidate.metric.knots is not None
             if scores or not any_scores:
                 started.append(weighed)
