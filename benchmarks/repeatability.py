@@ -51,6 +51,8 @@ def load(name):
 
 def fit(name):
     """Print the digest of a model, its score and the seconds of its fit."""
+    from parkrr import ParKClassifier
+
     X, y, X_test, y_test, kind = load(name)
     start = time.perf_counter()
     model = kind(random_state=0, progress=False).fit(X, y)
@@ -60,7 +62,9 @@ def fit(name):
     for tensor in tensors:
         digest.update(b"" if tensor is None else tensor.contiguous().numpy().tobytes())
     digest.update(repr(model.chosen_.params["kernel"]).encode())
-    digest.update(np.ascontiguousarray(model.predict(X_test[:200])).tobytes())
+    # Labels may be Python objects, whose bytes are addresses.
+    predict = model.predict_proba if kind is ParKClassifier else model.predict
+    digest.update(np.ascontiguousarray(predict(X_test[:200])).tobytes())
     facts = {"digest": digest.hexdigest()[:16], "score": model.score(X_test, y_test)}
     print(json.dumps({**facts, "seconds": seconds}))
 
