@@ -7,8 +7,8 @@ validation rows does not rise: recursive feature elimination. The square root, w
 of the average gradient outer product, is too greedy: of five columns in 200 it kept three.
 
 Descents on local batches cannot do this, for 400 rows tell little of 500 columns. With six of 500
-columns in pairs they found two of them, and the error was 0.88 of the standard deviation; from
-3,000 rows all six are found, and a model of these rows alone has an error of 0.25.
+columns in pairs they found two of them, and the error was 0.88 of the standard deviation. Of five
+samples of 3,000 rows one shows all six, and a model of these rows alone has an error of 0.25.
 """
 
 import math
@@ -35,8 +35,8 @@ MOST_ROUNDS = 16
 # the five columns in 200 were left out too early.
 SHARES = (0.5, 0.75)
 GAIN = 0.99  # a round that leaves no column out must lower the error by more, or it is the last
-# Of six columns in 500 that only matter in pairs, a sample of 3,000 rows shows two: the error was
-# 0.85 with these and 0.62 with all columns, from which descents find the others in 16,000 rows.
+# Where a sample shows two of six columns in 500 that only matter in pairs, the error was 0.85 with
+# these and 0.61 with all columns, from which descents find others in 16,000 rows.
 HALVED = 0.5  # of the squared error with all columns is left, or all columns stay
 PATIENCE, PROMISING = 3, 0.9  # rounds after which less than so much of it is left, or it ends
 SLOPE_ROWS = 500  # of a task
