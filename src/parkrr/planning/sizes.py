@@ -278,7 +278,7 @@ def metric_search_seconds(size: FitSize, speed: MachineSpeed) -> float:
     partition = FLOAT64_DISTANCE * partition_seconds(size, speed, max(size.n_cells, all_cells))
     comparisons = solves * cells * solve / min(size.cores, cells)
     comparisons += (2 + size.matrices + float32) * partition
-    return comparisons + descent_seconds(size, speed)
+    return comparisons + screening_seconds(size, speed) + descent_seconds(size, speed)
 
 
 def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
@@ -302,15 +302,17 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     matrix = size.matrices == 2
     first_rows = metric_search.count_first_rows(max(columns))
     small = few * (first_rows / metric_search.FIRST_ROWS) ** 2 + LARGE_BATCH * large
-    screening = 0.0
-    if size.d > metric_search.MATRIX_COLUMNS:
-        sample = metric_search.count_screened_rows(size.n, size.d, size.tuning_seconds)
-        training = (1 - VALIDATION_SHARE) * sample
-        solve = training**2 * speed.value + speed.factor(training)
-        screening = SCREENING_SOLVES * solve / min(size.cores, 2)
-    return (
-        screening + small * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
-    )
+    return small * size.matrices * speed.descent_step + (1 + matrix / 2) * (near + mapping)
+
+
+def screening_seconds(size: FitSize, speed: MachineSpeed) -> float:
+    """Column screening, where there are many columns."""
+    if not size.learns or size.d <= metric_search.MATRIX_COLUMNS:
+        return 0.0
+    sample = metric_search.count_screened_rows(size.n, size.d, size.tuning_seconds)
+    training = (1 - VALIDATION_SHARE) * sample
+    solve = training**2 * speed.value + speed.factor(training)
+    return SCREENING_SOLVES * solve / min(size.cores, 2)
 
 
 def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:

@@ -139,7 +139,7 @@ class ColumnScreening:
     def leave_out(self, columns: Tensor, weights: Tensor, fitted: SampleFit) -> Tensor | None:
         """Which of these columns are enough for the error of this fit, or None if all are needed.
 
-        The lengthscale over the median distance and the ridge stay.
+        The ridge stays, and the lengthscale falls with the median distance of what is left.
         """
         order = weights.argsort(descending=True, stable=True)
         counts = sorted({max(1, round(share * len(order))) for share in SHARES} - {len(order)})

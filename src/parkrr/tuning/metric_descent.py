@@ -257,11 +257,11 @@ class MetricDescent:
         rows = self.rows.map(partial(apply_matrix, matrix=self.matrix))
         centers = torch.from_numpy(self.rng.integers(rows.n_rows, size=count)).to(rows.X.device)
         n = min(n_rows, max(FEWEST_ROWS, rows.n_rows // 2))
-        batches = []
         near = rows_around(rows, rows.block(centers).X, n, self.engine.cores)  # (count, n)
-        for index in near:
-            F, Y, w = self.rows.block(index)
-            is_validation = self.divide_batch(index).to(F.device)
-            block = Block(F, Y.double(), None if w is None else w.double())
-            batches.append(LocalBatch(block, is_validation))
-        return batches
+        return [self.make_batch(index) for index in near]
+
+    def make_batch(self, index: Tensor) -> LocalBatch:
+        """These rows, divided at random."""
+        F, Y, w = self.rows.block(index)
+        block = Block(F, Y.double(), None if w is None else w.double())
+        return LocalBatch(block, self.divide_batch(index).to(F.device))

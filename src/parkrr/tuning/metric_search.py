@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, Block, Holdout, draw_indices, validation_positions
+from parkrr.data import ArraySource, Holdout, draw_indices, validation_positions
 from parkrr.kernels import FeatureMap, Matern, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import (
@@ -33,7 +33,6 @@ from parkrr.tuning.metric_descent import (
     GRADIENT_BATCHES,
     RATE,
     REFRESH,
-    LocalBatch,
     MetricDescent,
 )
 from parkrr.tuning.sample_search import search_lengthscale
@@ -357,12 +356,9 @@ class MetricSearch:
         n = count_screened_rows(descent.rows.n_rows, descent.rows.X.shape[1], self.seconds)
         if n < FEWEST_SCREENED or progress.is_over:
             return each
-        self.log.progress.begin("column screening")
+        progress.begin("column screening")
         index = draw_indices(descent.rows.n_rows, n, self.seed).to(descent.rows.X.device)
-        is_validation = descent.divide_batch(index)
-        X, Y, w = descent.rows.block(index)
-        rows = Block(X, Y.double(), None if w is None else w.double())
-        sample = LocalBatch(rows, is_validation)
+        sample = descent.make_batch(index)
         screening = ColumnScreening(
             sample.training_first, sample.n_training, descent.kernel, descent.engine
         )
