@@ -1,4 +1,4 @@
-"""A fit killed at 20 random moments and started again: `python killed.py rows folder`.
+"""A fit killed at 20 random moments and started again: `killed.py rows folder cells centers`.
 
 Forks before torch has threads, so that a start costs milliseconds. Prints what happened.
 """
@@ -14,14 +14,16 @@ import torch
 
 from ondisk import on_disk
 from parkrr import scan_parquet
+from parkrr.planning import disk_sizes
 
 KILLS = 20
 
 
 def fit(rows, checkpoint, result):
-    model = on_disk(checkpoint, n_cells=6, n_centers=1500, progress=False).fit(
-        scan_parquet(rows, target="y")
-    )
+    disk_sizes.LEAST_REGION = 1000  # or these rows would be one region
+    n_cells, n_centers = map(json.loads, sys.argv[3:])
+    model = on_disk(checkpoint, n_cells=n_cells, n_centers=n_centers, progress=False)
+    model.fit(scan_parquet(rows, target="y"))
     torch.save([*model.model_.weights, *model.model_.centers], result)
 
 

@@ -702,7 +702,7 @@ def test_ctrl_c_shows_the_command_that_goes_on_and_shows_no_traceback(interrupte
 def test_a_fit_goes_on_after_ctrl_c_and_runs_nothing_again(interrupted):
     args, folder, _ = interrupted
     before = markers(folder / "c")
-    assert "statistics-0-00000.json" in before
+    assert "sorted-00000.json" in before
     done = process("-m", "parkrr", *args)
     assert done.returncode == 0, done.stderr
     assert before.items() < markers(folder / "c").items()
@@ -717,7 +717,7 @@ def test_a_fit_its_model_and_its_predictions_go_through_a_bucket(data, s3):
     assert fitted(data, model, *NUMBERS, "--checkpoint", s3("cli/fit"), "-q").exit_code == 0
     assert run("predict", model, data, "-o", s3("cli/predictions"), "-q").exit_code == 0
     assert json.loads(run("inspect", model, "--json").stdout)["cells"] == 2
-    assert "cells-000000.json" in open_folder(s3("cli/fit")).names()
+    assert "region-000000.json" in open_folder(s3("cli/fit")).names()
     written = {"_job.json", "_part-00000.parquet.json", "part-00000.parquet"}
     assert open_folder(s3("cli/predictions")).names() == written
 

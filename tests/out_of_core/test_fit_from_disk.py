@@ -481,10 +481,11 @@ def test_a_full_disk_names_the_file_and_leaves_what_is_finished(tmp_path):
 KILLED = Path(__file__).parents[1] / "killed.py"
 
 
-def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
+@pytest.mark.parametrize("sizes", [("6", "1500"), ("200", '"auto"')], ids=["statistics", "regions"])
+def test_twenty_kills_at_random_moments_change_nothing(tmp_path, sizes):
     folder = write(tmp_path / "rows", n=60_000)
     done = subprocess.run(
-        [sys.executable, str(KILLED), str(folder), str(tmp_path)],
+        [sys.executable, str(KILLED), str(folder), str(tmp_path), *sizes],
         capture_output=True,
         text=True,
         timeout=300,

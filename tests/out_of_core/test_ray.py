@@ -41,6 +41,7 @@ from parkrr.data.storage import open_folder  # noqa: E402
 from parkrr.errors import CheckpointError  # noqa: E402
 from parkrr.kernels import Gaussian  # noqa: E402
 from parkrr.out_of_core.checkpoint import Checkpoint  # noqa: E402
+from parkrr.planning import disk_sizes  # noqa: E402
 from parkrr.runtime.ray_engine import FIRST_MEMORY, Attempt, RayEngine  # noqa: E402
 from plain import plain  # noqa: E402
 
@@ -162,23 +163,38 @@ def hold_slice(folder, where, task):
     ran(folder, where, int(task.name[-5:]))
 
 
-def test_a_fit_whose_node_is_removed_is_the_undisturbed_one(cluster, extra_node, tmp_path):
+@pytest.fixture
+def small_regions(monkeypatch):
+    """Regions of some 8,000 rows, where by default none has fewer than 50,000."""
+    monkeypatch.setattr(disk_sizes, "LEAST_REGION", 1000)
+
+
+REGIONS = {"n_cells": 60, "n_centers": "auto"}
+
+
+@pytest.mark.usefixtures("small_regions")
+@pytest.mark.parametrize(("begins", "sizes"), [("statistics", {}), ("region", REGIONS)])
+def test_a_fit_whose_node_is_removed_is_the_undisturbed_one(
+    cluster, extra_node, tmp_path, begins, sizes
+):
     table = scan_parquet(write(tmp_path / "rows", n=60_000), target="y")
-    whole = on_disk(tmp_path / "whole").fit(table)
+    whole = on_disk(tmp_path / "whole", **sizes).fit(table)
     hold = partial(hold_slice, tmp_path, "127.0.0.4")
-    fit = on_disk(tmp_path / "c", engine=BeforeTasks(before=hold, begins="statistics")).fit
+    fit = on_disk(tmp_path / "c", engine=BeforeTasks(before=hold, begins=begins), **sizes).fit
     thread, found = in_the_background(lambda: {"model": fit(table)})
     held(tmp_path)
     cluster.remove_node(extra_node, allow_graceful=False)
     thread.join(timeout=100)
-    assert len(list(tmp_path.glob("run-*"))) >= 9  # 8 slices, and one of them twice
+    assert len(list(tmp_path.glob("run-*"))) >= 9  # 8 slices or regions, and one of them twice
     np.testing.assert_array_equal(found["model"].predict(frame()), whole.predict(frame()))
 
 
-def test_a_fit_from_files_is_the_local_one(cluster, tmp_path):
+@pytest.mark.usefixtures("small_regions")
+@pytest.mark.parametrize("sizes", [{}, REGIONS], ids=["statistics", "regions"])
+def test_a_fit_from_files_is_the_local_one(cluster, tmp_path, sizes):
     table = scan_parquet(write(tmp_path / "rows"), target="y")
-    local = on_disk(tmp_path / "local").fit(table)
-    remote = on_disk(tmp_path / "ray", engine="ray").fit(table)
+    local = on_disk(tmp_path / "local", **sizes).fit(table)
+    remote = on_disk(tmp_path / "ray", engine="ray", **sizes).fit(table)
     for a, b in zip(local.model_.weights, remote.model_.weights, strict=True):
         assert torch.equal(a, b)
 

@@ -70,7 +70,7 @@ def test_one_row_at_a_time_is_all_rows_at_once(blend):
 def test_a_blend_is_the_sum_of_the_shares_of_cells():
     given, X = model(blend=Blend(2, 2.0)), random(30, 3, seed=1)
     Z = given.map_rows(X)
-    row, cell, share = given.blend.cell_shares(given.centroid_distances, Z)
+    row, cell, share = given.cell_shares(Z)
     expected = given.intercept.repeat(30, 1)
     for i, q, s in zip(row.tolist(), cell.tolist(), share.tolist(), strict=True):
         expected[i] += s * (given.kernel(Z[i : i + 1], given.centers[q]) @ given.weights[q])[0]
@@ -142,7 +142,9 @@ def test_a_view_of_a_file_is_pickled_without_the_file():
 
 def test_cells_beyond_the_bytes_for_them_are_the_same():
     given = model()
-    few = PreparedCells(given.kernel, given.centers, given.weights, max_bytes=500)
+    few = PreparedCells(
+        given.kernel, given.centers, given.weights, torch.zeros_like(given.centroids), 500
+    )
     for q in (0, 1, 2, 3, 0, 3):
         kernel_block, w = few[q]
         torch.testing.assert_close(kernel_block.fixed, given.cells[q].kernel_block.fixed)

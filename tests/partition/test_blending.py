@@ -1,4 +1,4 @@
-"""Blending and the coarse level."""
+"""Cells and regions of rows, blending and the coarse level."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ import torch
 
 from parkrr.kernels import Gaussian
 from parkrr.park.algorithm import Coarse
-from parkrr.park.model import CoarseModel
-from parkrr.partition import HARD, Blend
+from parkrr.park.model import CoarseModel, VoronoiPartition
+from parkrr.partition import HARD, Blend, Regions, median_margin
 from plain import plain
 
 GAUSSIAN = Gaussian(1.0)
@@ -43,6 +43,61 @@ def test_shares_are_those_of_the_formula(blend):
     found = np.zeros((50, 7))
     found[shared.row, shared.cell] = shared.share
     np.testing.assert_allclose(found, shares(blend, X, C), atol=1e-12)
+
+
+@pytest.fixture
+def two_levels():
+    """Seven cells in three regions of 2, 1 and 4, and 200 rows."""
+    rng = np.random.default_rng(0)
+    C, upper, X = (torch.from_numpy(rng.normal(size=(n, 2))) for n in (7, 3, 200))
+    regions = Regions(upper, torch.tensor([2, 1, 4]), torch.tensor([0.5, 1.0, 2.0]).double())
+    return VoronoiPartition(GAUSSIAN, C, regions), C, regions, X
+
+
+def test_a_row_belongs_to_the_nearest_cell_of_the_nearest_region(two_levels):
+    partition, C, regions, X = two_levels
+    nearest = partition.assign(X).tolist()
+    starts = [0, 2, 3, 7]
+    for x, cell in zip(X, nearest, strict=True):
+        r = int((regions.centroids - x).square().sum(1).argmin())
+        own = C[starts[r] : starts[r + 1]]
+        assert cell == starts[r] + int((own - x).square().sum(1).argmin())
+        assert partition.assign_one(x.expand(4, -1)) == cell
+
+
+@pytest.mark.parametrize("blend", [Blend(2, 0.5), Blend(2, 5.0)], ids=repr)
+def test_shares_of_two_levels_are_those_of_the_region_times_those_inside_of_it(blend, two_levels):
+    partition, C, regions, X = two_levels
+    shared = partition.cell_shares(blend, X)
+    found = np.zeros((200, 7))
+    found[shared.row, shared.cell] = shared.share
+    of_region = shares(blend, X.numpy(), regions.centroids.numpy())  # (n, 3)
+    expected = np.zeros((200, 7))
+    expected[:, 2] = of_region[:, 1]
+    single = blend.cell_shares(GAUSSIAN.distance(C[:2]), X)  # of two cells the nearest alone
+    expected[single.row, single.cell] = of_region[single.row, 0]
+    expected[:, 3:] = of_region[:, 2:] * shares(Blend(2, 2.0), X.numpy(), C[3:].numpy())
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(found.sum(1), 1)
+
+
+def test_shares_of_two_levels_are_continuous_across_borders_of_regions(two_levels):
+    partition, *_ = two_levels
+    path = torch.linspace(-3, 3, 20_001).double()[:, None] * torch.tensor([[1.0, 0.7]])
+    shared = partition.cell_shares(Blend(2, 2.0), path)
+    found = np.zeros((20_001, 7))
+    found[shared.row, shared.cell] = shared.share
+    inside = found[:, [2, 3, 4, 5, 6]]  # the region of two cells has no blend inside
+    assert np.abs(np.diff(inside, axis=0)).max() < 5e-3
+    assert len(np.unique(partition.assign(path))) > 3
+
+
+def test_the_median_margin_is_that_of_squared_distances(two_levels):
+    _, C, _, X = two_levels
+    squares = np.sort(((X.numpy()[:, None] - C.numpy()) ** 2).sum(2), 1)
+    expected = np.sort(squares[:, 1] - squares[:, 0])[99]  # torch takes the lower of two medians
+    assert median_margin(GAUSSIAN, C, X) == pytest.approx(expected)
+    assert median_margin(GAUSSIAN, C[:1], X) == 0
 
 
 def test_blended_predictions_do_not_jump(rows):

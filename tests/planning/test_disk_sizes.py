@@ -9,10 +9,13 @@ from ondisk import write
 from parkrr import scan_parquet
 from parkrr.errors import BudgetError, ParameterError
 from parkrr.planning.disk_sizes import (
+    HEAVIEST,
     MEMORY,
     PROCESS_BYTES,
+    SORT_COPIES,
     DiskFitSize,
     choose_disk_sizes,
+    choose_region_sizes,
     count_passes,
     estimate_disk_bytes,
     estimate_disk_seconds,
@@ -27,7 +30,7 @@ N, WIDTH, TARGETS = 10_000_000, 12, 1
 STEADY = MachineSpeed(*[1e-3] * 2, *[1e-9] * 4, product=1e-10, schur=1e-5)
 
 
-def choose(n_cells=None, n_centers=None, cores=2, max_memory=None, group_bytes=2**24):
+def choose(n_cells=None, n_centers=None, cores=2, max_memory=MEMORY, group_bytes=2**24):
     return choose_disk_sizes(N, WIDTH, TARGETS, n_cells, n_centers, cores, max_memory, group_bytes)
 
 
@@ -55,8 +58,51 @@ def test_the_number_of_cells_does_not_depend_on_the_cores():
     assert choose(cores=2).n_cells == choose(cores=16).n_cells
 
 
-def test_without_a_limit_there_are_four_gigabytes():
-    assert choose() == choose(max_memory=MEMORY)
+def choose_regions(n, n_cells=None, cores=2, limit=MEMORY, largest=2000):
+    return choose_region_sizes(n, WIDTH, TARGETS, n_cells, cores, limit, 2**24, largest)
+
+
+@pytest.mark.parametrize("n", [10**7, 10**8, 10**9])
+def test_cells_and_centres_of_sorted_rows_grow_with_them(n):
+    sizes = choose_regions(n)
+    assert (sizes.n_cells, sizes.n_centers) == (n // 4000, n // 10)
+
+
+def test_sorted_rows_have_the_cells_of_a_fit_in_memory_up_to_three_million():
+    sizes = choose_regions(3_000_000)
+    assert (sizes.n_cells, sizes.n_centers) == (1500, 3_000_000)
+
+
+@pytest.mark.parametrize("limit", [2e9, 4e9, 16e9])
+@pytest.mark.parametrize("n", [10**6, 10**7, 10**9])
+def test_regions_fit_in_the_memory_of_a_worker(n, limit):
+    sizes = choose_regions(n, limit=limit)
+    row_bytes = SORT_COPIES * 8 * (2 * WIDTH + TARGETS + 2)
+    assert HEAVIEST * row_bytes * n / sizes.n_regions < sizes.room
+    assert sizes.n_workers * sizes.room + PROCESS_BYTES < limit
+
+
+def test_regions_and_cells_do_not_depend_on_the_cores():
+    few, many = (choose_regions(10**8, cores=cores) for cores in (1, 64))
+    assert replace(few, n_workers=0) == replace(many, n_workers=0)
+
+
+def test_cells_are_smaller_where_memory_is_short():
+    assert choose_regions(10**6, limit=1.5e9).n_cells > choose_regions(10**6).n_cells
+
+
+def test_without_memory_for_regions_there_are_none():
+    assert choose_regions(10**7, limit=8e8) is None
+
+
+def test_cells_that_are_given_stay():
+    assert choose_regions(10**8, n_cells=50_000).n_cells == 50_000
+    assert choose_regions(10**6, n_cells=1000).n_centers == 10**6
+
+
+def test_cells_too_large_for_a_worker_are_not_sorted():
+    assert choose_regions(10**6, n_cells=10) is None
+    assert choose_regions(10**6, n_cells=10, limit=32e9).n_centers == 30_000
 
 
 def test_the_sample_has_room_for_all_centres():
@@ -113,7 +159,9 @@ def disk_size(**changes):
         keeps=False,
         tuning_seconds=40.0,
     )
-    size = DiskFitSize(sizes, sample, N, 200, 2**24, 1e-6, has_categories=False)
+    size = DiskFitSize(
+        sizes, sample, replace(sample, n=N), N, 200, 2**24, 1e-6, has_categories=False
+    )
     return replace(size, **changes)
 
 

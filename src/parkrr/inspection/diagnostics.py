@@ -283,7 +283,7 @@ def border_jumps(model: FittedEstimator, X: Any) -> BorderJumps:
     if Q == 1:
         return BorderJumps(0, 0.0, 0.0, blended)
     Z = inner.map_rows(rows)
-    cells, farther = inner.centroid_distances.nearest(Z, 2)  # (n, 2) each
+    cells, farther = inner.kernel.distance(inner.centroids).nearest(Z, 2)  # (n, 2) each
     near = farther[:, 1].argsort()[: max(1, round(BORDER_SHARE * len(Z)))]
     Z, cells = Z[near], cells[near]
 
@@ -345,7 +345,8 @@ def theory_of(model: FittedEstimator, X: Any, n_rows: int = 1000, random_state: 
     Z = inner.map_rows(rows[torch.from_numpy(order[: THEORY_DRAW * n_rows])])
     cell_of = inner.assign(Z)
     first, count = inner.centroids[cell_of[:1]], min(THEORY_CELLS, len(inner.centroids))
-    inside = torch.isin(cell_of, inner.centroid_distances.nearest(first, count)[0][0])
+    around = inner.kernel.distance(inner.centroids).nearest(first, count)[0][0]
+    inside = torch.isin(cell_of, around)
     Z, cell_of = Z[inside][:n_rows], cell_of[inside][:n_rows]
     # lambda_q = lambda / rho_q stays the same when other cells are left out.
     penalty = float(model.chosen_.params["penalty"]) / float(inside.double().mean())

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import (
+    FEW_ROWS,
     VALIDATION_SHARE,
     ArraySource,
     Block,
@@ -33,9 +34,10 @@ from parkrr.data import (
 from parkrr.errors import ParameterError, ResultError
 from parkrr.kernels import FeatureMap
 from parkrr.out_of_core.checkpoint import Checkpoint
+from parkrr.out_of_core.region_fit import fit_by_region
 from parkrr.out_of_core.sorted_pass import fit_from_sorted_rows
 from parkrr.out_of_core.statistics_pass import fit_from_statistics, statistics_lengths
-from parkrr.out_of_core.unfitted_model import UnfittedModel, prepare_model
+from parkrr.out_of_core.unfitted_model import UnfittedModel, prepare_model, prepare_regions
 from parkrr.park import Coarse, FitResult, FitSettings
 from parkrr.persistence import encode_kernel, read_model, write_model
 from parkrr.planning import (
@@ -54,7 +56,7 @@ from parkrr.solvers import smallest_penalty
 from parkrr.tuning import Chosen, TuningLog
 
 SAMPLE_ROWS = 2000  # that are kept, for importances
-JOB_VERSION = 4
+JOB_VERSION = 5
 ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were on, or damaged
 UNFITTED = "unfitted.park"
 CODES = "codes."  # of columns by fold, in that file
@@ -150,6 +152,7 @@ class PassSettings(NamedTuple):
             "weight": self.unfitted.weight,
             "sample": self.sample.tolist(),
             "counts": self.unfitted.counts,
+            "margin": self.unfitted.margin,
         }
         X, Y, w = self.unfitted.left_out
         left_out = {"X": X, "Y": Y} | ({} if w is None else {"w": w})
@@ -188,6 +191,7 @@ class PassSettings(NamedTuple):
             Block(left_out["X"], left_out["Y"], left_out.get("w")),
             facts["counts"],
             str(params["device"]),
+            facts["margin"],
         )
         log = TuningLog(facts["tried"], facts["seconds"])
         sample = torch.tensor(facts["sample"], dtype=torch.float64)
@@ -198,6 +202,8 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     """Sizes, choices, centroids and centres, from a sample."""
     engine, params = as_engine(params["engine"]), keep_choices(params, rows.columns.width)
     sizes = sizes_on_disk(rows, params, engine)
+    if sizes.n_regions:
+        return decide_regions(rows, sizes, params, seed)
     n_drawn = min(rows.n_rows, sizes.n_sample + sizes.n_left_out)
     (sample, is_validation), share_kept = rows.sample(n_drawn, seed, engine)
     n_left_out = min(sizes.n_left_out, math.ceil(VALIDATION_SHARE * sample.n_rows))
@@ -224,6 +230,40 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     settings = replace(settings, metric=unfitted.model.metric)
     statistics_bytes = 8 * sum(statistics_lengths(unfitted.sizes, unfitted.n_outputs))
     sizes = replace(sizes, n_groups=count_passes(sizes, statistics_bytes))
+    return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
+
+
+def decide_regions(
+    rows: EncodedTable, sizes: DiskPlan, params: dict[str, Any], seed: int
+) -> PassSettings:
+    """Sizes, choices and centroids of regions, from a sample.
+
+    Choices are made on cells of as many rows as the final ones, of which the sample has fewer.
+    """
+    engine = as_engine(params["engine"])
+    (sample, is_validation), share_kept = rows.sample(sizes.n_sample, seed, engine)
+    sample = move_to_device(sample, own_device(params))
+    holdout = None
+    if is_validation is not None and sample.n_rows >= FEW_ROWS:
+        holdout = Holdout(is_validation.to(sample.X.device))
+    choices = open_choices(params, sample.n_rows, sample.X.shape[1])
+    settings = build_settings(params, choices, sizes, rows.n_rows, seed)
+    share = sample.n_rows / (share_kept * rows.n_rows)
+    on_sample = replace(
+        settings,
+        n_cells=max(1, round(share * sizes.n_cells)),
+        n_centers=max(1, math.ceil(share * sizes.n_centers)),
+    )
+    on_sample, log = tune_settings(params, on_sample, choices, sample, holdout)
+    unfitted = prepare_regions(on_sample, sample, sizes.n_regions, choices.blend)
+    if choices.penalty:  # lambda n stays the same as rows are added
+        on_sample = replace(on_sample, penalty=share * on_sample.penalty)
+    settings = replace(
+        on_sample,
+        n_cells=settings.n_cells,
+        n_centers=settings.n_centers,
+        metric=unfitted.model.metric,
+    )
     return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
 
 
@@ -255,12 +295,22 @@ def run_until_kept(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
 
 
 def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
-    """Statistics of cells in one pass; rows sorted by cell for FALKON, which needs them again."""
+    """Rows sorted by region, or by cell for FALKON; or statistics of cells in one pass."""
     rows, sizes, settings = decided.rows, decided.sizes, decided.settings
     if settings.engine is settings.engine.local:  # no more threads than there is memory for
         engine = LocalEngine(min(settings.engine.cores, sizes.n_workers))
         settings = replace(settings, engine=engine)
     n_sorted = -(-rows.n_rows // sizes.sort_rows)
+    if sizes.n_regions:
+        return fit_by_region(
+            decided.unfitted,
+            settings,
+            rows,
+            checkpoint,
+            n_slices=n_sorted,
+            max_bytes=sizes.room,
+            n_left_out=sizes.n_left_out,
+        )
     if settings.solver == "falkon":
         return fit_from_sorted_rows(
             decided.unfitted,

@@ -1,4 +1,4 @@
-"""Rows on disk sorted by cell, for solvers that visit the rows of a cell more than once.
+"""Rows on disk sorted by cell or by region, for what visits the rows of one more than once.
 
 Each slice of the table is a task that maps its rows, sorts them by cell and writes them to a file
 (:func:`sort_slice`); a cell is then a part of each of these files. Cells are fitted as those in
@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from parkrr.data import VALIDATION_SHARE, ArraySource, EncodedTable, group_by_cell, join_blocks
+from parkrr.data import (
+    FOLDS,
+    VALIDATION_SHARE,
+    ArraySource,
+    EncodedTable,
+    FoldedRows,
+    group_by_cell,
+    join_blocks,
+)
 from parkrr.errors import CellError, NotFiniteError, ParameterError
 from parkrr.out_of_core.checkpoint import Checkpoint, checksums
 from parkrr.out_of_core.unfitted_model import SliceTask, UnfittedModel, publish_cells, read_cells
@@ -42,8 +50,10 @@ class DiskCell:
     checkpoint: Checkpoint
     parts: tuple[tuple[str, int, int, int], ...]  # name of the file, first row, rows, checksum
     total_weight: float
+    n_validation: int  # rows of which no code depends on their targets: all, if none does
     width: int  # mapped features
     n_outputs: int
+    marked: bool  # whether a last column marks validation rows
     dtype: str  # of the files
     device: str  # to which rows are loaded
 
@@ -53,7 +63,7 @@ class DiskCell:
 
     @property
     def columns(self) -> int:
-        return self.width + self.n_outputs + 1
+        return self.width + self.n_outputs + 1 + self.marked
 
     @property
     def row_bytes(self) -> int:
@@ -61,6 +71,10 @@ class DiskCell:
 
     def load(self) -> ArraySource:
         """Its rows in memory, in random order, so that the last ones stand for all."""
+        return self.load_marked().rows
+
+    def load_marked(self) -> FoldedRows:
+        """As `load`, with validation rows behind the others, if they are marked, and the marks."""
         columns = self.columns
         parts = [
             self.checkpoint.read(name, start * columns, [count * columns], [check], self.dtype)
@@ -68,10 +82,13 @@ class DiskCell:
         ]
         rows = np.concatenate(parts).reshape(-1, columns)
         rows = np.random.default_rng(self.n_rows).permutation(rows)
+        if self.marked:
+            rows = rows[np.argsort(rows[:, -1], kind="stable")]
         table = torch.from_numpy(rows).to(self.device)
-        X, Y, w = torch.split(table, [self.width, self.n_outputs, 1], dim=1)
+        X, Y, w, mark = torch.split(table, [self.width, self.n_outputs, 1, int(self.marked)], dim=1)
         weighted = bool((w != 1).any())
-        return ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
+        source = ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
+        return FoldedRows(source, mark[:, 0] > 0 if self.marked else None)
 
 
 def fit_from_sorted_rows(
@@ -101,7 +118,7 @@ def fit_from_sorted_rows(
         )
     sorted_at = time.perf_counter()
     share = min(VALIDATION_SHARE, n_left_out / sum(cell.n_rows for cell in cells))
-    left_out = [math.ceil(share * cell.n_rows) for cell in cells]
+    left_out = [min(math.ceil(share * cell.n_rows), cell.n_validation) for cell in cells]
     n = sum(cell.total_weight for cell in cells)
     # On as many threads as if all were to be fitted, whatever is finished already.
     tasks = make_tasks(settings, cells, n, settings.seed, left_out)
@@ -173,6 +190,7 @@ def sort_rows(
     counts = np.array([slice_facts["counts"] for slice_facts in facts])  # (slices, cells)
     weights = np.array([slice_facts["weights"] for slice_facts in facts]).sum(0)  # (cells,)
     checks = np.array([slice_facts["checks"] for slice_facts in facts])  # (slices, cells)
+    validation = np.array([slice_facts["validation"] for slice_facts in facts]).sum(0)  # (cells,)
     starts = counts.cumsum(1) - counts
     parts = np.stack([starts, counts, checks], -1)  # (slices, cells, 3)
     return [
@@ -180,8 +198,10 @@ def sort_rows(
             checkpoint,
             tuple((name, *part) for name, part in zip(names, parts[:, k].tolist(), strict=True)),
             float(weights[k]),
+            int(validation[k]),
             unfitted.width,
             unfitted.n_outputs,
+            bool(rows.fold_codes),
             str(unfitted.model.centroids.dtype).removeprefix("torch."),
             unfitted.device,
         )
@@ -195,17 +215,26 @@ def sort_slice(
     """Publish the rows of a slice by cell, of these cells: mapped features, targets, weight."""
     unfitted = unfitted.on_device()
     with torch_threads(1):
-        rows = join_blocks([unfitted.prepare(block) for block in task.rows.blocks()])
+        blocks = [(unfitted.prepare(block), fold) for block, fold in task.rows.folded_blocks()]
+        rows = join_blocks([block for block, _ in blocks])
         cell_of = unfitted.model.assign(rows.X)
     order, counts = group_by_cell(cell_of, len(unfitted.model.centroids))
     parts = torch.split(order, counts)
     order, counts = torch.cat([parts[q] for q in cells]), [counts[q] for q in cells]
     w = rows.Y.new_ones(rows.n_rows) if rows.w is None else rows.w
-    table = torch.cat([rows.X, rows.Y.to(rows.X), w[:, None].to(rows.X)], 1)[order]
-    weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(table[:, -1], counts)]
+    columns = [rows.X, rows.Y, w[:, None]]
+    folds = [fold for _, fold in blocks if fold is not None]
+    if folds:
+        columns.append(torch.from_numpy(np.concatenate(folds) == FOLDS)[:, None])
+    table = torch.cat([column.to(rows.X) for column in columns], 1)[order]
+    own = table[:, unfitted.width + unfitted.n_outputs]
+    weights = [float(part.sum(dtype=torch.float64)) for part in torch.split(own, counts)]
+    validation = counts
+    if folds:
+        validation = [int(part.sum()) for part in torch.split(table[:, -1], counts)]
     numbers = table.cpu().numpy()
     checks = checksums(numbers, [count * numbers.shape[1] for count in counts])
-    facts = {"counts": counts, "weights": weights, "checks": checks}
+    facts = {"counts": counts, "weights": weights, "validation": validation, "checks": checks}
     checkpoint.publish(task.name, numbers, facts)
     return facts
 

@@ -1,7 +1,7 @@
 """All of a model but its weights, decided on a sample, and fitted cells as files."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,7 +19,10 @@ from parkrr.park import (
     prepare_rows,
     select_centroids,
 )
+from parkrr.partition import median_margin
 from parkrr.runtime import move_to_device
+
+MARGIN_ROWS = 5000  # whose median margin between neighbouring cells is that of all rows
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class UnfittedModel:
     left_out: Block  # rows that get leave-one-out predictions, mapped and sorted by cell
     counts: list[int]  # how many of them are in each cell
     device: str = "cpu"  # where tasks compute; what they are sent and publish is on the CPU
+    margin: float = 0.0  # between neighbouring cells of the sample that chose the blend; 0 if given
 
     @property
     def sizes(self) -> list[int]:
@@ -101,13 +105,41 @@ def prepare_model(settings: FitSettings, sample: ArraySource, n_left_out: int) -
     return UnfittedModel(model, scale, weight, last.block(order), counts)
 
 
+def prepare_regions(
+    settings: FitSettings, sample: ArraySource, n_regions: int, blend_chosen: bool
+) -> UnfittedModel:
+    """What is decided before rows are sorted: feature map, coarse level, centroids of regions.
+
+    A region has its centroid for a centre until it is fitted. The settings have as many cells as
+    the sample that chose the blend.
+    """
+    weight = 1.0 if sample.w is None else sample.total_weight / sample.n_rows
+    left_out = torch.zeros(sample.n_rows, dtype=torch.bool, device=sample.X.device)
+    rows, model, scale = prepare_rows(settings, sample, left_out, load=True)
+    margin = 0.0
+    if blend_chosen and settings.blend.width:
+        C = select_centroids(settings, rows, settings.seeds.centroids)
+        margin = median_margin(settings.kernel, C, rows.block(slice(0, MARGIN_ROWS)).X)
+    upper = replace(settings, n_cells=n_regions)
+    C = select_centroids(upper, rows, settings.seeds.centroids)  # (R, e)
+    zero = [C.new_zeros(1, rows.n_outputs, dtype=torch.float64) for _ in C]
+    model = replace(model, centroids=C, centers=list(torch.split(C, 1)), weights=zero)
+    none = rows.block(slice(0, 0))
+    return UnfittedModel(model, scale, weight, none, [0] * len(C), margin=margin)
+
+
 def publish_cells(
-    checkpoint: Checkpoint, name: str, cells: Sequence[CellResult], *, own_rows: bool
+    checkpoint: Checkpoint,
+    name: str,
+    cells: Sequence[CellResult],
+    *,
+    own_rows: bool,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Publish fitted cells: their reports as facts, their arrays one after the other.
 
     Centres and leave-one-out rows are written only if they are the cells' own, and not those of
-    the unfitted model.
+    the unfitted model. `about` are more facts.
     """
     reports, arrays = list[dict[str, Any]](), list[torch.Tensor]()
     for Z, alpha, report, rows, change, _ in cells:
@@ -120,7 +152,7 @@ def publish_cells(
         reports.append({"left_out": len(X), "wide": wide, "report": asdict(report)})
     numbers = torch.cat([array.double().reshape(-1) for array in arrays]).cpu().numpy()
     checks = checksums(numbers, [len(numbers)])
-    facts = {"own_rows": own_rows, "cells": reports, "checks": checks}
+    facts = {"own_rows": own_rows, "cells": reports, "checks": checks, **(about or {})}
     checkpoint.publish(name, numbers, facts)
     return facts
 

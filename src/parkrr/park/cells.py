@@ -28,6 +28,7 @@ from parkrr.solvers import Influence, LocalProblem, Solver, zero_fit
 # because a fit from disk has the range of a sample.
 FACTORS = (0.1, 0.25, 0.5, 1.0, math.inf)
 FEWEST_ROWS = 30  # of a cell whose own range is used; others have that of all rows
+LIMIT_CENTERS = 2**22  # at most, whose predictions a range includes
 SMALLEST_GAIN = 1e-6  # of the squared error; where no row left out leaves the range, there is none
 
 
@@ -302,8 +303,9 @@ def choose_limits(
             best, least = factor, error
     if math.isinf(best):
         return None, tried
-    centers = torch.cat([Z.to(left_out.X) for Z in model.centers])
-    sizes = torch.tensor([len(Z) for Z in model.centers], device=cell.device)
+    most = max(1, LIMIT_CENTERS // n_cells)
+    some = [Z[:most].to(left_out.X) for Z in model.centers]
+    centers, sizes = torch.cat(some), torch.tensor([len(Z) for Z in some], device=cell.device)
     fitted = model.replace_limits(None).evaluate_pieces(centers, n_threads)  # (m, t)
     Y, both = torch.cat([left_out.Y, fitted]), torch.cat([cell, torch.repeat_interleave(sizes)])
     return widen(target_ranges(Y, both, n_cells)[0], best), tried

@@ -5,9 +5,10 @@ there is one. Of the training rows it holds only the centres.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from parkrr.kernels import (
     measure_features,
     multiply,
 )
-from parkrr.partition import HARD, Blend, CellShares, assign
+from parkrr.partition import HARD, Blend, CellShares, Regions
 from parkrr.runtime import map_on_threads, torch_threads
 
 # Bytes of features that are evaluated together: enough that a cell gets hundreds of its rows in one
@@ -58,27 +59,23 @@ class Model:
     blend: Blend = HARD  # how many of the nearest cells predict a row, and with what shares
     coarse: "CoarseModel | None" = None  # of all rows; cells were fitted to its residual
     limits: Tensor | None = None  # (2, Q, t)  of predictions in each cell; None for none
+    regions: Regions | None = None  # to which consecutive cells belong; None for one level
 
     # Prepared when first needed: together more than twice the size of the model.
 
     @cached_property
     def cells(self) -> "PreparedCells":
         """K(., centres) and coefficients of every cell."""
-        return PreparedCells(self.kernel, self.centers, self.weights)
+        origins = torch.zeros_like(self.centroids)
+        return PreparedCells(self.kernel, self.centers, self.weights, origins)
 
     @cached_property
-    def origins(self) -> Tensor:
-        """The point from which each cell measures rows, shape (Q, e)."""
-        zero = torch.zeros_like(self.centroids[0])
-        origins = (zero + cell.kernel_block.origin for cell in self.cells)
-        return torch.stack([origin.to(zero.dtype) for origin in origins])
-
-    @cached_property
-    def centroid_distances(self) -> KernelBlock:
-        """Distances to all centroids."""
+    def partition(self) -> "VoronoiPartition":
+        """The cell of any row."""
         C = self.centroids
         # A row near a border must not be in one cell by itself and in another among others.
-        return self.kernel.distance(C.double() if changes_with_batch(C) else C)
+        C = C.double() if changes_with_batch(C) else C
+        return VoronoiPartition(self.kernel, C, self.regions)
 
     @cached_property
     def augmenter(self) -> KernelBlock:
@@ -136,7 +133,7 @@ class Model:
 
     def assign(self, X: Tensor) -> Tensor:
         """The cell of each mapped row of X (n, e), shape (n,)."""
-        return self.centroid_distances.argmin(X)
+        return self.partition.assign(X)
 
     def predict(self, X: Tensor, n_threads: int = 1) -> Tensor:
         """Algorithm 2 for each row of X (n, d), shape (n, t)."""
@@ -208,17 +205,15 @@ class Model:
     def cell_shares(self, X: Tensor) -> CellShares:
         """The cells that predict mapped rows X (n, e), and their shares."""
         if self.blend.n_nearest > 1:
-            return self.blend.cell_shares(self.centroid_distances, X)
+            return self.partition.cell_shares(self.blend, X)
         row = torch.arange(len(X), device=X.device)
-        nearest = self.centroid_distances.argmin(X)
-        return CellShares(row, nearest, torch.ones_like(row, dtype=X.dtype))
+        return CellShares(row, self.assign(X), torch.ones_like(row, dtype=X.dtype))
 
     def evaluate_one(self, X: Tensor) -> Tensor:
         """As `evaluate`, of one row X (1, e): there is nothing to sort, which halves the time."""
         group = X.expand(GROUP_OF_ROWS, -1).contiguous()
         if self.blend.n_nearest == 1 or self.blend.n_blended(len(self.centroids)) == 1:
-            D = self.centroid_distances(group)  # (4, Q)
-            cells, shares = [int(D[0].cpu().numpy().argmin())], [1.0]
+            cells, shares = [self.partition.assign_one(group)], [1.0]
         else:
             _, cell_of, share = self.cell_shares(X)
             order = cell_of.argsort()  # so that they are added up as in `evaluate`
@@ -244,7 +239,8 @@ class Model:
         In blocks that fit the cache: the cell, the positions of the rows, and values (b, m_q) in
         memory that the next block uses again.
         """
-        A = self.augmenter.augment(X, self.origins.index_select(0, cell_of))  # (n, d')
+        origins = self.cells.origins_of(q for q, count in enumerate(counts) if count)
+        A = self.augmenter.augment(X, origins.index_select(0, cell_of))  # (n, d')
         cells, starts, lengths, start = list[int](), list[int](), list[int](), 0
         for q, count in enumerate(counts):
             if not count:
@@ -272,6 +268,75 @@ class Model:
                 )
             else:  # a cell whose products had to be float64
                 yield q, part, kernel_block(X[part])
+
+
+class VoronoiPartition:
+    """The cell of any row: line 1 of Algorithm 2, on one level or on two.
+
+    With two levels a row belongs to the nearest region, and there to the nearest cell of that
+    region: R regions of Q / R cells take R + Q / R distances instead of Q.
+    """
+
+    def __init__(self, kernel: Kernel, centroids: Tensor, regions: Regions | None = None) -> None:
+        self.kernel, self.regions = kernel, regions
+        sizes = [len(centroids)] if regions is None else regions.sizes.tolist()
+        self.centroids = torch.split(centroids, sizes)
+        self.starts: list[int] = [0, *accumulate(sizes)]
+        self.prepared: list[KernelBlock | None] = [None] * len(sizes)
+        self.upper = None
+        if regions is not None:
+            self.upper = kernel.distance(regions.centroids.to(centroids.dtype))
+            self.widths: list[float] = regions.widths.tolist()
+
+    def distances(self, r: int) -> KernelBlock:
+        """Distances to the centroids of one region."""
+        block = self.prepared[r]
+        if block is None:
+            block = self.prepared[r] = self.kernel.distance(self.centroids[r])
+        return block
+
+    def assign(self, X: Tensor) -> Tensor:
+        """The cell of each row of X (n, e), shape (n,); ties go to the smaller number."""
+        if self.upper is None:
+            return self.distances(0).argmin(X)
+        region_of = self.upper.argmin(X)
+        cell_of = torch.empty_like(region_of)
+        order, counts = group_by_cell(region_of, len(self.prepared))
+        for r, own in enumerate(torch.split(order, counts)):
+            if len(own):
+                cell_of[own] = self.distances(r).argmin(X.index_select(0, own)) + self.starts[r]
+        return cell_of
+
+    def assign_one(self, group: Tensor) -> int:
+        """The cell of one row, given as a group (g, e) of its copies.
+
+        Without what several rows need, which takes longer than the distances.
+        """
+        r = 0
+        if self.upper is not None:
+            r = int(self.upper(group)[0].cpu().numpy().argmin())
+        return self.starts[r] + int(self.distances(r)(group)[0].cpu().numpy().argmin())
+
+    def cell_shares(self, blend: Blend, X: Tensor) -> CellShares:
+        """The cells that predict rows X (n, e), and their shares."""
+        if self.upper is None:
+            return blend.cell_shares(self.distances(0), X)
+        row, region, share = blend.cell_shares(self.upper, X)  # (p,) each
+        order, counts = group_by_cell(region, len(self.prepared))
+        parts = []
+        for r, own in enumerate(torch.split(order, counts)):
+            if len(own):
+                rows, shares = row[own], share[own]
+                inner = Blend(blend.n_nearest, self.widths[r])
+                within = inner.cell_shares(self.distances(r), X.index_select(0, rows))
+                parts.append(
+                    CellShares(
+                        rows[within.row],
+                        within.cell + self.starts[r],
+                        shares[within.row] * within.share,
+                    )
+                )
+        return CellShares(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
 def join_shares(values: Tensor, shares: CellShares, n: int) -> Tensor:
@@ -377,9 +442,12 @@ class PreparedCells(Sequence[Cell]):
         kernel: Kernel,
         centers: list[Tensor],
         weights: list[Tensor],
+        origins: Tensor,
         max_bytes: int = PREPARED_BYTES,
     ) -> None:
         self.kernel, self.centers, self.weights = kernel, centers, weights
+        self.origins = origins  # (Q, e)  from which each cell measures rows, once it is known
+        self.has_origin = bytearray(len(centers))
         self.prepared: list[Cell | None] = [None] * len(centers)
         self.bytes_left = max_bytes
         self.last = threading.local()
@@ -400,15 +468,28 @@ class PreparedCells(Sequence[Cell]):
         """Cell q, prepared now and kept if there is room."""
         cell = prepare_cell(self.kernel, self.centers[q], self.weights[q])
         self.last.cell = (q, cell)
+        self.origins[q] = torch.as_tensor(cell.kernel_block.origin).to(self.origins)
+        self.has_origin[q] = True
         n_bytes = cell.kernel_block.fixed.nbytes + cell.weights.nbytes
         if n_bytes <= self.bytes_left:
             self.bytes_left -= n_bytes
             self.prepared[q] = cell
         return cell
 
+    def origins_of(self, cells: Iterable[int]) -> Tensor:
+        """The points from which cells measure rows, (Q, e), of which those of `cells` are known.
+
+        Not of all cells at once: a model of 10^7 centres would be read from its file for one row.
+        """
+        for q in cells:
+            if not self.has_origin[q]:
+                self.prepare(q)
+        return self.origins
+
     def replace_weights(self, weights: list[Tensor], changed: list[int]) -> "PreparedCells":
         """The same with other coefficients in the changed cells."""
-        cells = PreparedCells(self.kernel, self.centers, weights, self.bytes_left)
+        cells = PreparedCells(self.kernel, self.centers, weights, self.origins, self.bytes_left)
+        cells.has_origin = self.has_origin
         cells.prepared = list(self.prepared)
         for q in changed:
             cell = cells.prepared[q]
@@ -446,7 +527,7 @@ def feature_importances(model: Model, X: Tensor) -> Tensor:
     G = Z.new_zeros(len(model.intercept), *Z.shape)  # (t, n, e)
     if coarse is not None and isinstance(coarse.kernel, Radial):
         G += gradients(coarse.kernel, coarse.weights, coarse.centers, Z)
-    cell_of = assign(model.kernel, Z, model.centroids)
+    cell_of = model.assign(Z)
     for q in sorted(set(cell_of.tolist())):
         rows = cell_of == q
         G[:, rows] += gradients(model.kernel, model.weights[q], model.centers[q], Z[rows]).to(G)

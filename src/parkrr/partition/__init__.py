@@ -1,6 +1,6 @@
 """Which rows belong together, and how neighbouring cells are blended."""
 
-from parkrr.partition.blending import HARD, Blend, CellShares
+from parkrr.partition.blending import HARD, Blend, CellShares, Regions, median_margin
 from parkrr.partition.centroids import (
     CENTROIDS,
     PARTITION_ROWS_PER_CELL,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parkrr.kernels import KernelBlock
+from parkrr.kernels import Kernel, KernelBlock
 
 
 class CellShares(NamedTuple):
@@ -66,3 +66,26 @@ class Blend:
 
 
 HARD = Blend()  # the nearest cell alone
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The upper level of a partition: consecutive cells belong to one region.
+
+    Predictions are continuous across borders of regions, too: regions are blended as cells are,
+    and in each region its own cells are. `Blend.width` of the model is that between regions then.
+    """
+
+    centroids: Tensor  # (R, e)
+    sizes: Tensor  # (R,)  cells of each region
+    widths: Tensor  # (R,)  of the blend between the cells of each region
+
+
+def median_margin(kernel: Kernel, centroids: Tensor, X: Tensor) -> float:
+    """How much farther from rows X (n, e) the second nearest centroid is than the nearest.
+
+    The median, in the units of a blend's width; zero for a single centroid.
+    """
+    if len(centroids) < 2:
+        return 0.0
+    return float(kernel.distance(centroids).nearest(X, 2)[1][:, 1].median())

@@ -17,7 +17,7 @@ from parkrr.data import atomic_write, draw_indices
 from parkrr.errors import ModelFileError, ParameterError
 from parkrr.kernels import KERNELS, FeatureMap, Kernel
 from parkrr.park import CoarseModel, Model
-from parkrr.partition import Blend
+from parkrr.partition import Blend, Regions
 from parkrr.persistence.schema import check_model
 from parkrr.persistence.tensor_file import read_tensors, write_tensors
 
@@ -64,6 +64,9 @@ def write_model(
         tensors |= {f"metric.{k}": v.double() for k, v in parts.items() if v is not None}
     if model.limits is not None:
         tensors["limits"] = model.limits
+    if model.regions is not None:
+        parts = {field.name: getattr(model.regions, field.name) for field in fields(Regions)}
+        tensors |= {f"regions.{name}": part for name, part in parts.items()}
     if model.coarse is not None:
         tensors |= {"coarse.centers": model.coarse.centers, "coarse.weights": model.coarse.weights}
     about = {
@@ -120,7 +123,7 @@ def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool)
         centers.append(stacked[flag][next_row[flag] : next_row[flag] + size])
         next_row[flag] += size
     weights = list(torch.split(tensors["weights"], sizes))
-    coarse = about["coarse_kernel"]
+    coarse, regions = about["coarse_kernel"], select_prefix(tensors, "regions.")
     return Model(
         kernel=decode_kernel(about["kernel"]),
         metric=FeatureMap(**select_prefix(tensors, "metric.")),
@@ -130,6 +133,7 @@ def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool)
         intercept=tensors["intercept"],
         blend=Blend(**about["blend"]),
         limits=tensors.get("limits"),  # of which files of earlier versions have none
+        regions=Regions(**regions) if regions else None,
         coarse=coarse and CoarseModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
     )
 

@@ -86,6 +86,11 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
                 f"to_onnx exports the kernels {exported}, got {kernel!r}; keep such a model in "
                 f"Python"
             )
+    if park.regions is not None:
+        raise ParameterError(
+            f"to_onnx exports models whose cells are not in regions, got {len(park.centroids):,} "
+            f"cells in {len(park.regions.sizes):,} regions; fit with n_centers set"
+        )
     graph = Graph()
     X = Value(graph, "X", np.float64)
     rows = fill_missing(X, model.columns_) if model.columns_.has_fills else X

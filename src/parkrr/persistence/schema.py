@@ -126,7 +126,7 @@ class TensorRule(NamedTuple):
 
 # Q cells, e columns after the feature map, t outputs, d numbers a row; n and w count the centres of
 # cells in float32 and in float64, m all of them, c those of the coarse level; k knots, x columns
-# before the matrix.
+# before the matrix; R regions of cells.
 MODEL = {
     "centroids": TensorRule(FLOATS, "Qe"),
     "sizes": TensorRule(WHOLE, "Q"),
@@ -142,6 +142,11 @@ METRIC = {
     "metric.knots": TensorRule(FLOATS, "dk"),
     "metric.levels": TensorRule(FLOATS, "dk"),
     "metric.matrix": TensorRule(FLOATS, "xe"),
+}
+REGIONS = {
+    "regions.centroids": TensorRule(FLOATS, "Re"),
+    "regions.sizes": TensorRule(WHOLE, "R"),
+    "regions.widths": TensorRule(FLOATS, "R"),
 }
 COARSE = {"coarse.centers": TensorRule(FLOATS, "ce"), "coarse.weights": TensorRule(FLOATS, "ct")}
 SCORES = {
@@ -240,6 +245,7 @@ def check_model(tensors: Tensors, about: Facts) -> None:
     check_schema("file", about, FILE)
     rules = MODEL | (COARSE if about["coarse_kernel"] else {})
     rules |= LIMITS if "limits" in tensors else {}
+    rules |= REGIONS if "regions.centroids" in tensors else {}
     if "metric.origin" in tensors:  # without an origin there is no feature map
         rules |= {name: rule for name, rule in METRIC.items() if name in tensors}
     both = ("metric.knots" in rules) == ("metric.levels" in rules)
@@ -251,6 +257,10 @@ def check_model(tensors: Tensors, about: Facts) -> None:
     if "limits" in own:
         low, high = own["limits"]
         require(bool((low <= high).all()), "limits must not be crossed")
+    if "regions.sizes" in own:
+        cells, Q = own["regions.sizes"], lengths["Q"]
+        fits = int(cells.min()) >= 1 and int(cells.sum()) == Q
+        require(fits, f"regions.sizes must be >= 1 and add up to {Q} cells")
     sizes, wide = tensors["sizes"].tolist(), tensors["wide"].tolist()
     require(min(sizes) >= 1, "sizes must be >= 1")
     in_wide = sum(size for size, flag in zip(sizes, wide, strict=True) if flag)

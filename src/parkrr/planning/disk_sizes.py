@@ -7,6 +7,7 @@ statistics to fit in memory.
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from parkrr.data import (
@@ -29,13 +30,28 @@ from parkrr.errors import (
 )
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
-from parkrr.planning.sizes import FitSize, coarse_seconds, estimate_seconds, estimate_tuning_bytes
+from parkrr.planning.sizes import (
+    LADDER,
+    LIMITS,
+    NYSTROM_COPIES,
+    FitSize,
+    cells_seconds,
+    coarse_seconds,
+    estimate_seconds,
+    estimate_tuning_bytes,
+    largest_cell_rows,
+    model_bytes,
+    partition_seconds,
+    uncertainty_seconds,
+)
 from parkrr.runtime import Engine, as_engine, describe_bytes
+from parkrr.tuning import EFFORTS
 from parkrr.uncertainty import FOLDS, SCALE_CENTERS
 
 # Centres of a cell, rows for each of them at least, and most cells, unless they are given: a row
 # costs m_q^2 products.
 CENTERS, ROWS_PER_CENTER, MOST_CELLS = 400, 10, 4096
+CELL_ROWS = 4000  # of a cell of `CENTERS` centres, where rows are sorted
 COLUMN_ROWS = 100_000  # from which encoders are learned
 LOADED_ROWS = 3_000_000  # up to here every row can be a centre, so rows are loaded
 LOADED_COPIES = 4  # of the rows, while they are fitted in memory
@@ -48,7 +64,11 @@ SAMPLE_COPIES = 6  # of the sample and of the centres
 USED = 0.8  # share of a worker's memory that statistics take
 SLICE_ROWS = 2_000_000  # of one task, and between 8 and 64 of them
 SLICE_DISK = 8e9  # bytes of statistics on disk, if that leaves 8 tasks
-LEAST_SAMPLE = 100_000  # rows
+LEAST_SAMPLE, MOST_SAMPLE = 100_000, 1_000_000  # rows
+SAMPLE_SHARE = 1 / 8  # of the memory
+# Rows and cells of a region at least, and its rows, or those of a cell, over the mean at most.
+LEAST_REGION, LEAST_CELLS, HEAVIEST = 50_000, 4, 2.7
+CELL_COPIES = 1.5  # matrices of a cell whose every row is a centre: its factor, and blocks
 # Rows that are each left out to measure uncertainty, of each cell and at least and at most.
 LEFT_OUT_PER_CELL, LEFT_OUT_ROWS = 200, (20_000, 400_000)
 SORT_COPIES = 6  # of the rows that a task sorts, or of a cell's while it is fitted
@@ -68,8 +88,9 @@ class DiskPlan:
     n_sample: int  # rows that choices are made on
     n_left_out: int  # rows that are each left out to measure uncertainty
     n_workers: int  # tasks that run here at once
-    room: float  # bytes each has for statistics or for the rows of a cell
+    room: float  # bytes each has for statistics or for the rows of a cell or region
     sort_rows: int  # rows that one can sort
+    n_regions: int = 0  # that rows are sorted by; 0 for statistics of all cells in one pass
 
 
 def stays_on_disk(table: ParquetTable, params: dict[str, Any]) -> bool:
@@ -101,17 +122,86 @@ def count_outputs(target: Target) -> int:
 
 
 def sizes_on_disk(rows: EncodedTable, params: dict[str, Any], engine: Engine) -> DiskPlan:
-    """Cells, centres, tasks and passes for a table; on Ray the memory is that of each task."""
-    return choose_disk_sizes(
-        rows.n_rows,
-        rows.columns.width,
-        count_outputs(rows.target),
-        n_cells=check_integer_or("n_cells", params["n_cells"], "auto"),
-        n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
-        cores=1 if engine.remote else engine.cores,
-        max_memory=check_bytes("max_memory", params["max_memory"]),
-        group_bytes=max(group.n_bytes for group in rows.table.row_groups),
+    """Cells, centres, tasks and passes for a table; on Ray the memory is that of each task.
+
+    Rows are sorted by region and fitted as those in memory are, with as many centres as there is
+    use for. Where their number is given, or there is no memory for that, a pass adds up statistics.
+    """
+    n, width, t = rows.n_rows, rows.columns.width, count_outputs(rows.target)
+    n_cells = check_integer_or("n_cells", params["n_cells"], "auto")
+    n_centers = check_integer_or("n_centers", params["n_centers"], "auto")
+    cores = 1 if engine.remote else engine.cores
+    limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
+    group_bytes = max(group.n_bytes for group in rows.table.row_groups)
+    if n_centers is None and params["solver"] != "falkon":
+        largest = largest_cell_rows(n, EFFORTS[params["effort"]])
+        plan = choose_region_sizes(n, width, t, n_cells, cores, limit, group_bytes, largest)
+        if plan is not None:
+            return plan
+    return choose_disk_sizes(n, width, t, n_cells, n_centers, cores, limit, group_bytes)
+
+
+def choose_region_sizes(
+    n: int,
+    width: int,
+    t: int,
+    n_cells: int | None,
+    cores: int,
+    limit: float,
+    group_bytes: int,
+    largest: int,
+) -> DiskPlan | None:
+    """Regions, cells and centres of n rows on disk that are sorted; None if memory is too short.
+
+    Up to `LOADED_ROWS` cells are those of a fit in memory, of at most `largest` rows. Beyond, a
+    cell has `CELL_ROWS` rows and `CENTERS` centres, so that a row costs the same however many there
+    are.
+    Sizes count with two workers, or one, however many there are.
+    """
+    sample = int(limit * SAMPLE_SHARE / (SAMPLE_COPIES * 8 * (width + t)))
+    sample = min(n, max(LEAST_SAMPLE, min(MOST_SAMPLE, sample)))
+    free = limit - PROCESS_BYTES - SAMPLE_COPIES * 8 * sample * (width + t)
+    passing = BLOCK_COPIES * BLOCK_BYTES + GROUP_COPIES * group_bytes  # of one worker
+    row_bytes = SORT_COPIES * 8 * (2 * width + t + 2)
+
+    def cell_bytes(rows: float, centers: float) -> float:
+        copies = CELL_COPIES if centers == rows else NYSTROM_COPIES
+        return copies * 8 * (HEAVIEST * centers) ** 2
+
+    for workers, (rows, centers) in product((2, 1), cell_ladder(n, n_cells, largest)):
+        room = USED * (free / workers - passing)
+        most = (room - cell_bytes(rows, centers)) / (HEAVIEST * row_bytes)  # rows of a region
+        if most >= min(n, LEAST_REGION, LEAST_CELLS * rows):
+            break
+    else:
+        return None
+    region_rows = min(n, most, max(LEAST_REGION, math.sqrt(n * rows)))
+    need = cell_bytes(rows, centers) + HEAVIEST * row_bytes * region_rows
+    cells = max(1, round(n / rows))
+    few, many = LEFT_OUT_ROWS
+    return DiskPlan(
+        n_cells=cells,
+        n_centers=n if centers == rows else round(centers * cells),
+        n_slices=0,
+        n_groups=1,
+        n_sample=sample,
+        n_left_out=min(n, many, max(few, LEFT_OUT_PER_CELL * cells)),
+        n_workers=max(1, min(cores, int(free / (need / USED + passing)))),
+        room=room,
+        sort_rows=max(1, min(SLICE_ROWS, int(room / row_bytes))),
+        n_regions=math.ceil(n / region_rows),
     )
+
+
+def cell_ladder(n: int, n_cells: int | None, largest: int) -> list[tuple[float, float]]:
+    """Rows and centres of a cell where rows are sorted by region, from the best to the smallest."""
+    if n > LOADED_ROWS:
+        rows = n / n_cells if n_cells else CELL_ROWS
+        return [(rows, min(rows, CENTERS))]
+    if not n_cells:
+        return [(rows, share * rows) for rows, share in LADDER if rows <= largest]
+    rows = n / n_cells
+    return [(rows, rows if rows <= LIMITS.one_cell else LIMITS.large_cell_centers)]
 
 
 def choose_disk_sizes(
@@ -121,7 +211,7 @@ def choose_disk_sizes(
     n_cells: int | None,
     n_centers: int | None,
     cores: int,
-    max_memory: float | None,
+    limit: float,
     group_bytes: int,
 ) -> DiskPlan:
     """What is not given, for n rows on disk of `width` features and t targets as numbers.
@@ -129,7 +219,6 @@ def choose_disk_sizes(
     `group_bytes` are those of the largest row group, decoded. The automatic number of cells counts
     with two workers, however many there are, so that a model does not depend on the machine.
     """
-    limit = max_memory or MEMORY
 
     def workspace(workers: int, sample: int) -> float:
         """Bytes of statistics that each of so many workers may hold; below zero if none."""
@@ -189,6 +278,7 @@ class DiskFitSize:
 
     sizes: DiskPlan
     sample: FitSize  # what choices are made on, as a fit in memory
+    whole: FitSize  # all rows, as if they were in memory
     n: int  # rows
     groups: int  # row groups
     group_bytes: int  # of the largest row group, decoded
@@ -202,8 +292,9 @@ class DiskFitSize:
 
     @property
     def sample_rows(self) -> int:
-        """Rows of the sample and those that are left out."""
-        return min(self.n, self.sizes.n_sample + self.sizes.n_left_out)
+        """Rows of the sample, and those that are left out unless regions have them."""
+        more = 0 if self.sizes.n_regions else self.sizes.n_left_out
+        return min(self.n, self.sizes.n_sample + more)
 
     @property
     def sampling_reads(self) -> float:
@@ -218,8 +309,17 @@ class DiskFitSize:
 
     @property
     def bytes_written(self) -> float:
-        """Bytes of statistics that tasks leave for each other."""
-        return self.statistics * self.sizes.n_slices
+        """Bytes that tasks leave for each other: sorted rows and centres, or statistics."""
+        if not self.sizes.n_regions:
+            return self.statistics * self.sizes.n_slices
+        e, t = self.sample.width, self.sample.t
+        row = (8 if self.whole.float64 else 4) * (e + t + 1)
+        return float(self.n * row + 8 * self.sizes.n_centers * (e + t))
+
+    @property
+    def model_bytes(self) -> float:
+        """Bytes of centres and their coefficients."""
+        return model_bytes(self.whole)
 
 
 def estimate_disk_seconds(size: DiskFitSize, speed: MachineSpeed) -> dict[str, float]:
@@ -230,6 +330,8 @@ def estimate_disk_seconds(size: DiskFitSize, speed: MachineSpeed) -> dict[str, f
     own_steps = ("partition", "cells", "uncertainty")
     seconds = {step: each for step, each in sample.items() if step not in own_steps}
     seconds["sample and partition"] = reading / workers + sample["partition"]
+    if sizes.n_regions:
+        return seconds | estimate_region_seconds(size, speed)
     products = m * (speed.short_value + m * speed.product)
     row = size.row_seconds + sizes.n_cells * speed.distance + products / sizes.n_groups
     seconds["pass"] = sizes.n_groups * size.n * row / workers + size.bytes_written / WRITTEN
@@ -241,10 +343,30 @@ def estimate_disk_seconds(size: DiskFitSize, speed: MachineSpeed) -> dict[str, f
     return seconds
 
 
+def estimate_region_seconds(size: DiskFitSize, speed: MachineSpeed) -> dict[str, float]:
+    """Seconds of sorting rows by region, and of fitting regions."""
+    sizes, workers = size.sizes, size.sizes.n_workers
+    whole = replace(size.whole, cores=workers)
+    row = size.row_seconds + sizes.n_regions * speed.distance
+    cells = cells_seconds(whole, speed, whole.n_cells, whole.rows)
+    cells += partition_seconds(whole, speed, sizes.n_cells / sizes.n_regions)
+    return {
+        "pass": size.n * row / workers + size.bytes_written / WRITTEN,
+        "cells": cells + size.bytes_written / READ,
+        "uncertainty": uncertainty_seconds(whole, speed, sizes.n_left_out),
+    }
+
+
 def estimate_disk_bytes(size: DiskFitSize) -> float:
     """Most that the process holds, itself included."""
     sample = SAMPLE_COPIES / 2 * 8.0 * size.sample_rows * (size.sample.d + size.sample.t)
     own = USUAL_BLOCK_COPIES * BLOCK_BYTES + GROUP_COPIES * size.group_bytes
-    passing = size.sizes.n_workers * (own + size.statistics / size.sizes.n_groups)
+    each = size.statistics / size.sizes.n_groups
+    model = 0.0
+    if size.sizes.n_regions:
+        row_bytes = SORT_COPIES / 2 * 8 * (size.sample.width + size.sample.t + 1)
+        each = row_bytes * size.n / size.sizes.n_regions + 3 * 8 * size.centers**2
+        model = 2 * size.model_bytes
+    passing = model + size.sizes.n_workers * (own + each)
     tuning = estimate_tuning_bytes(replace(size.sample, n=size.sample_rows))
     return PROCESS_BYTES + sample + max(passing, tuning)

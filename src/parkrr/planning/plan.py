@@ -24,6 +24,7 @@ from parkrr.planning.sizes import (
     estimate_bytes,
     estimate_seconds,
     free_bytes,
+    model_bytes,
 )
 from parkrr.runtime import (
     as_engine,
@@ -62,6 +63,10 @@ class Plan:
         Seconds it may take.
     bytes_read, bytes_written : float
         From and to disk.
+    model_bytes : float
+        Of the centres and their coefficients.
+    regions : int
+        By which rows on disk are sorted, to be fitted one after the other; 0 if they are not.
     advice : tuple of str
         What would have to shrink, if a limit is not met.
 
@@ -73,7 +78,7 @@ class Plan:
     >>> print(plan)  # doctest: +ELLIPSIS
     data     1,000 rows of 3 features, 1 target
     cells    2 of about 500 rows, the largest ...
-    centres  1,000, every row
+    centres  1,000, every row, a model of ...
     memory   ...
     time     about ...
     disk     reads nothing, writes nothing
@@ -97,6 +102,8 @@ class Plan:
     time_budget: float | None
     bytes_read: float
     bytes_written: float
+    model_bytes: float
+    regions: int = 0
     advice: tuple[str, ...] = ()
 
     @property
@@ -115,6 +122,7 @@ class Plan:
         if self.cells > 1:
             about = f"{self.cells:,} of about {self.cell_rows:,} rows"
             cells = f"{about}, the largest {self.largest_cell:,}"
+            cells += f", in {describe_count(self.regions, 'region')}" if self.regions else ""
         where = "on disk" if self.where == "disk" else "in memory"
         now = f"{describe_bytes(self.memory_now)} in use now"
         limit = "" if self.max_memory is None else f", max_memory {describe_bytes(self.max_memory)}"
@@ -126,7 +134,8 @@ class Plan:
             "data": f"{self.rows:,} rows of {describe_count(self.features, 'feature')}{numbers}, "
             f"{describe_count(self.targets, 'target')}",
             "cells": cells,
-            "centres": f"{self.centers:,}{', every row' if self.centers == self.rows else ''}",
+            "centres": f"{self.centers:,}{', every row' if self.centers == self.rows else ''}, "
+            f"a model of {describe_bytes(self.model_bytes)}",
             "memory": f"{describe_bytes(self.memory)} at its peak, "
             f"rows {where} ({now}{limit}{free})",
             "time": f"about {describe_seconds(self.total_seconds)}{': ' if steps else ''}"
@@ -167,9 +176,14 @@ def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed
         return replace(plan, bytes_read=table_bytes)
     sizes = sizes_on_disk(replace(encoded, table=table), params, engine)
     given = {**params, "n_cells": sizes.n_cells, "n_centers": sizes.n_centers, "max_memory": None}
+    n_sample, of_sample = min(n, sizes.n_sample), given
+    if sizes.n_regions:  # whose choices are made on cells of as many rows
+        counts = {name: max(1, given[name] * n_sample // n) for name in ("n_cells", "n_centers")}
+        of_sample = {**given, **counts}
     disk = DiskFitSize(
         sizes=sizes,
-        sample=size_fit(given, min(n, sizes.n_sample), d, t, EVEN),
+        sample=size_fit(of_sample, n_sample, d, t, EVEN),
+        whole=size_fit({**given, "time_budget": "auto"}, n, d, t, EVEN),
         n=n,
         groups=len(table.row_groups),
         group_bytes=max(group.n_bytes for group in table.row_groups),
@@ -197,6 +211,8 @@ def plan_table(params: dict[str, Any], table: ParquetTable, classify: bool, seed
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         bytes_read=(disk.sampling_reads + sizes.n_groups) * table_bytes,
         bytes_written=disk.bytes_written,
+        regions=sizes.n_regions,
+        model_bytes=disk.model_bytes,
     )
     return replace(plan, advice=advise(plan, disk.sample.chooses))
 
@@ -233,6 +249,7 @@ def plan_in_memory(
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         bytes_read=0.0,
         bytes_written=0.0,
+        model_bytes=model_bytes(size),
     )
     return replace(plan, advice=advise(plan, size.chooses))
 

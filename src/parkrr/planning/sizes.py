@@ -156,8 +156,8 @@ def choose_sizes(
     budget.
     """
     largest = size.effort.largest_cell
-    if time_budget is None and size.n > limits.one_cell:
-        largest = min(largest, 4000 if size.n <= limits.few_rows else 2000)
+    if time_budget is None:
+        largest = largest_cell_rows(size.n, size.effort, limits)
     without_blends: FitSize | None = None
     for rows, share in LADDER:
         if rows > largest:
@@ -203,6 +203,13 @@ def choose_sizes(
     return size
 
 
+def largest_cell_rows(n: int, effort: Effort, limits: SizeLimits = LIMITS) -> int:
+    """Rows of a cell whose every row is a centre, of n rows, where no budget decides."""
+    if n <= limits.one_cell:
+        return effort.largest_cell
+    return min(effort.largest_cell, 4000 if n <= limits.few_rows else 2000)
+
+
 def free_bytes() -> float | None:
     """Bytes that the machine could still give; None where the system does not tell."""
     if not MEMINFO.exists():
@@ -217,14 +224,18 @@ def estimate_bytes(size: FitSize) -> float:
     The cells take the model and the matrices of the largest cells that are fitted at once.
     """
     tuning = estimate_tuning_bytes(size) if size.chooses else 0.0
-    value = 8 if size.float64 else 4
-    model = 2.0 * size.share * size.n * (value * size.width + 8 * size.t)
     m = max(1.0, size.share * size.rows)
     copies = FALKON_COPIES if size.iterates else 1 if size.share == 1 else NYSTROM_COPIES
     matrices = copies * 8.0 * size.spread.at_once * m * (m + size.t)
     kept = 8.0 * size.n_cells * size.spread.squares * m * (m + size.t) if size.keeps else 0.0
-    cells = model + matrices + kept + INDEX_BYTES * size.n
+    cells = 2 * model_bytes(size) + matrices + kept + INDEX_BYTES * size.n
     return LIBRARIES_BYTES + max(tuning, KEPT * tuning + cells)
+
+
+def model_bytes(size: FitSize) -> float:
+    """Bytes of centres and their coefficients."""
+    value = 8 if size.float64 else 4
+    return size.share * size.n * (value * size.width + 8 * size.t)
 
 
 def estimate_tuning_bytes(size: FitSize) -> float:
@@ -253,16 +264,19 @@ def estimate_seconds(size: FitSize, speed: MachineSpeed) -> dict[str, float]:
         seconds["blend trial"] = blend_trial_seconds(size, speed)
     seconds["partition"] = partition_seconds(size, speed, size.n_cells)
     seconds["cells"] = cells_seconds(size, speed, size.n_cells, size.rows)
-    # The rows of leave-one-out are predicted, and the width of intervals is learned from them.
     left_out = size.rows
     if size.n >= FEW_ROWS:
         left_out = min(VALIDATION_SHARE * size.rows, LEFT_OUT_VALUES / (size.share * size.rows))
-    h = left_out * size.n_cells
+    seconds["uncertainty"] = uncertainty_seconds(size, speed, left_out * size.n_cells)
+    return seconds
+
+
+def uncertainty_seconds(size: FitSize, speed: MachineSpeed, h: float) -> float:
+    """Predicting h leave-one-out rows, and learning the width of intervals from them."""
     value = speed.value / 3 if size.float64 else speed.short_value
     predictions = h * size.share * size.rows * value * 3 / size.cores
     widths = (FOLDS + 1) * coarse_seconds(size, speed, SCALE_CENTERS, h)
-    seconds["uncertainty"] = predictions + widths + h * speed.schur / size.cores
-    return seconds
+    return predictions + widths + h * speed.schur / size.cores
 
 
 def metric_search_seconds(size: FitSize, speed: MachineSpeed) -> float:
