@@ -409,7 +409,7 @@ def test_a_changed_file_is_named(tmp_path):
         on_disk(tmp_path / "c").fit(scan_parquet(folder, target="y"))
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"version": 4}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"version": 5}'])
 def test_a_damaged_job_is_named_with_the_way_out(tmp_path, table, content):
     (tmp_path / "_job.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"_job.json' is damaged.*delete that file"):
@@ -417,8 +417,8 @@ def test_a_damaged_job_is_named_with_the_way_out(tmp_path, table, content):
 
 
 def test_a_job_of_an_earlier_version_is_named(tmp_path, table):
-    (tmp_path / "_job.json").write_text('{"version": 3}')
-    with pytest.raises(CheckpointError, match="version was 3 and is 4"):
+    (tmp_path / "_job.json").write_text('{"version": 4}')
+    with pytest.raises(CheckpointError, match="version was 4 and is 5"):
         on_disk(tmp_path).fit(table)
 
 
@@ -481,9 +481,13 @@ def test_a_full_disk_names_the_file_and_leaves_what_is_finished(tmp_path):
 KILLED = Path(__file__).parents[1] / "killed.py"
 
 
-@pytest.mark.parametrize("sizes", [("6", "1500"), ("200", '"auto"')], ids=["statistics", "regions"])
-def test_twenty_kills_at_random_moments_change_nothing(tmp_path, sizes):
-    folder = write(tmp_path / "rows", n=60_000)
+@pytest.mark.parametrize(
+    ("n", "sizes"),
+    [(60_000, ("6", "1500")), (12_000, ("40", '"auto"'))],
+    ids=["statistics", "regions"],
+)
+def test_twenty_kills_at_random_moments_change_nothing(tmp_path, n, sizes):
+    folder = write(tmp_path / "rows", n=n)
     done = subprocess.run(
         [sys.executable, str(KILLED), str(folder), str(tmp_path), *sizes],
         capture_output=True,
@@ -501,7 +505,7 @@ def test_twenty_kills_at_random_moments_change_nothing(tmp_path, sizes):
 
 def plan(**changes):
     usual = {"n": 10**9, "width": 9, "t": 1, "n_cells": None, "n_centers": None, "cores": 2,
-             "max_memory": 4e9, "group_bytes": 40e6}  # fmt: skip
+             "limit": 4e9, "group_bytes": 40e6}  # fmt: skip
     return choose_disk_sizes(**{**usual, **changes})
 
 
@@ -525,9 +529,9 @@ def test_many_cores_with_little_memory_are_not_all_used():
 
 def test_too_little_memory_is_refused_with_the_way_out():
     with pytest.raises(ParameterError, match=r"max_memory must be at least .* GB") as refused:
-        plan(n_cells=4, n_centers=40_000, max_memory=2e9)
+        plan(n_cells=4, n_centers=40_000, limit=2e9)
     enough = float(str(refused.value).split("at least ")[1].split(" GB")[0]) + 0.1
-    assert plan(n_cells=4, n_centers=40_000, max_memory=enough * 1e9)
+    assert plan(n_cells=4, n_centers=40_000, limit=enough * 1e9)
 
 
 def test_a_row_group_that_does_not_fit_is_refused_with_its_size():
