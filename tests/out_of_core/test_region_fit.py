@@ -162,6 +162,31 @@ def test_validation_rows_are_those_whose_targets_no_code_has_seen(tmp_path):
     assert 1 - residuals.var() / kept["truth"].var() < 0.03
 
 
+def test_copies_of_a_row_do_not_predict_it(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 3)), rng.normal(size=4000)
+    three = {name: np.repeat(values, 3) for name, values in zip("abc", X.T, strict=True)}
+    table = scan_parquet(write(tmp_path / "rows", **three, y=np.repeat(y, 3)), target="y")
+    kept = by_region(tmp_path / "c", penalty=1e-2).fit(table).validation_rows_
+    residuals = kept["truth"] - kept["predicted"]
+    assert residuals.var() > kept["truth"].var()
+
+
+def test_a_cell_of_copies_has_as_many_centres_as_a_mean_one(tmp_path):
+    X, _ = rows(N)
+    X[: N // 3] = 0
+    columns = dict(zip("abc", X.T, strict=True))
+    table = scan_parquet(write(tmp_path / "rows", **columns), target="y")
+    model = by_region(tmp_path / "c", penalty=1e-2).fit(table)
+    assert max(cell.rows for cell in model.report_) >= N // 3
+    assert max(cell.centers for cell in model.report_) <= 2.7 * N / CELLS
+
+
+def test_what_was_chosen_fits_the_same_model(fitted, table, tmp_path):
+    params = fitted[1].chosen_.params | {"checkpoint": tmp_path / "c"}
+    assert_same(fitted[1].model_, type(fitted[1])(**params).fit(table).model_)
+
+
 def test_a_classifier_has_regions_too(tmp_path):
     _, y = rows(N)
     folder = write(tmp_path / "rows", label=np.where(y > 0, "yes", "no"))

@@ -92,6 +92,12 @@ def test_shares_of_two_levels_are_continuous_across_borders_of_regions(two_level
     assert len(np.unique(partition.assign(path))) > 3
 
 
+def test_no_rows_have_no_shares(two_levels):
+    partition, _, _, X = two_levels
+    assert [len(part) for part in partition.cell_shares(Blend(2, 1.0), X[:0])] == [0, 0, 0]
+    assert len(partition.assign(X[:0])) == 0
+
+
 def test_the_median_margin_is_that_of_squared_distances(two_levels):
     _, C, _, X = two_levels
     squares = np.sort(((X.numpy()[:, None] - C.numpy()) ** 2).sum(2), 1)

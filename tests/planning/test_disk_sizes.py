@@ -62,10 +62,24 @@ def choose_regions(n, n_cells=None, cores=2, limit=MEMORY, largest=2000):
     return choose_region_sizes(n, WIDTH, TARGETS, n_cells, cores, limit, 2**24, largest)
 
 
-@pytest.mark.parametrize("n", [10**7, 10**8, 10**9])
+@pytest.mark.parametrize("n", [10**7, 10**8])
 def test_cells_and_centres_of_sorted_rows_grow_with_them(n):
     sizes = choose_regions(n)
     assert (sizes.n_cells, sizes.n_centers) == (n // 4000, n // 10)
+
+
+def test_a_model_has_no_more_centres_than_memory_can_hold_twice():
+    sizes = choose_regions(10**9)
+    assert 10**7 < sizes.n_centers < 10**8
+    assert sizes.n_centers == 400 * sizes.n_cells
+    assert 2 * 8 * (WIDTH + TARGETS) * sizes.n_centers < MEMORY
+    assert choose_regions(10**9, limit=32e9).n_centers == 10**8
+
+
+def test_regions_are_never_two():
+    counts = [choose_regions(n).n_regions for n in (20_000, 60_000, 100_000, 200_000)]
+    assert counts[0] == 1
+    assert min(counts[1:]) >= 3
 
 
 def test_sorted_rows_have_the_cells_of_a_fit_in_memory_up_to_three_million():
@@ -73,7 +87,7 @@ def test_sorted_rows_have_the_cells_of_a_fit_in_memory_up_to_three_million():
     assert (sizes.n_cells, sizes.n_centers) == (1500, 3_000_000)
 
 
-@pytest.mark.parametrize("limit", [2e9, 4e9, 16e9])
+@pytest.mark.parametrize("limit", [3e9, 4e9, 16e9])
 @pytest.mark.parametrize("n", [10**6, 10**7, 10**9])
 def test_regions_fit_in_the_memory_of_a_worker(n, limit):
     sizes = choose_regions(n, limit=limit)
@@ -96,13 +110,14 @@ def test_without_memory_for_regions_there_are_none():
 
 
 def test_cells_that_are_given_stay():
-    assert choose_regions(10**8, n_cells=50_000).n_cells == 50_000
+    assert choose_regions(10**8, n_cells=50_000, limit=8e9).n_cells == 50_000
+    assert choose_regions(10**8, n_cells=50_000) is None  # its centres would not fit
     assert choose_regions(10**6, n_cells=1000).n_centers == 10**6
 
 
 def test_cells_too_large_for_a_worker_are_not_sorted():
     assert choose_regions(10**6, n_cells=10) is None
-    assert choose_regions(10**6, n_cells=10, limit=32e9).n_centers == 30_000
+    assert choose_regions(10**7, n_cells=10) is None  # a region would be one cell
 
 
 def test_the_sample_has_room_for_all_centres():

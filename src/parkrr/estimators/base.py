@@ -152,6 +152,7 @@ class FitOutcome(NamedTuple):
     named: bool = True  # whether these have names
     classes: NDArray[Any] | None = None  # labels found in files
     set_aside: ArraySource | None = None  # rows that neither the fit nor its choices have seen
+    by_region: bool = False  # whether rows were on disk and sorted
 
 
 class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
@@ -823,7 +824,12 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             "callbacks": None,  # of this fit, as is what it started from
             "warm_start": False,
         }
-        params = {**self.get_params(deep=False), **chosen}
+        given = self.get_params(deep=False)
+        if outcome.by_region:  # a number of centres is for a fit without regions
+            chosen["n_centers"] = given["n_centers"]
+            if isinstance(given["blend"], str):  # its width follows from the cells of each region
+                chosen["blend"] = given["blend"]
+        params = {**given, **chosen}
         self.chosen_ = Chosen(params, [*log.tried, *bounds, *tried], log.seconds, uncertainty)
         self.__dict__.pop("feature_importances_", None)  # of an earlier fit
         if isinstance(settings.kernel, Radial):
@@ -1103,6 +1109,7 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
             seconds=fit.seconds,
             columns=fit.rows.columns,
             classes=fit.rows.target.classes,
+            by_region=fit.by_region,
         )
     started = time.perf_counter()
     rows = learn_table(table, params, seed, classify)

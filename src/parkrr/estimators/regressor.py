@@ -65,8 +65,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         Nystrom centres of all cells together, >= 1; cell q gets the share rho_q. Lower
         it for a smaller and faster model. "auto" is every row, up to 3 million, or 3,000
         for each cell of more than 14,000 rows, unless a budget requires fewer. Of more
-        than 3 million rows in files it is every tenth; with a number given, these are
-        read in a single pass.
+        than 3 million rows in files it is 400 for each cell; with a number given, these
+        are read in a single pass.
     centroids : {"uniform", "greedy", "rpcholesky"}, default="uniform"
         How centroids of cells are chosen: at random (ParK-Uni in the paper), by the
         largest Schur complement (ParK in the paper), or at random with probability

@@ -30,6 +30,8 @@ from parkrr.data import (
     TableEncoder,
     Target,
     fingerprint,
+    has_copies,
+    merge_copies,
 )
 from parkrr.errors import ParameterError, ResultError
 from parkrr.kernels import FeatureMap
@@ -73,6 +75,7 @@ class DiskFit(NamedTuple):
     log: TuningLog
     sample: Tensor  # a few rows as numbers, (2000, d)
     seconds: dict[str, float]  # of each step
+    by_region: bool  # whether rows were sorted
 
 
 def fit_from_disk(
@@ -103,7 +106,8 @@ def fit_from_disk(
         "cells": result.cells_seconds,
     }
     sample = move_to_device(decided.sample, device)
-    return DiskFit(result, decided.rows, decided.settings, decided.log, sample, seconds)
+    by_region = decided.sizes.n_regions > 0
+    return DiskFit(result, decided.rows, decided.settings, decided.log, sample, seconds, by_region)
 
 
 def check_possible(params: dict[str, Any]) -> None:
@@ -246,9 +250,11 @@ def decide_regions(
     holdout = None
     if is_validation is not None and sample.n_rows >= FEW_ROWS:
         holdout = Holdout(is_validation.to(sample.X.device))
+    share = sample.n_rows / (share_kept * rows.n_rows)
+    if is_validation is None and has_copies(sample):  # or each would predict itself
+        sample = merge_copies(sample)
     choices = open_choices(params, sample.n_rows, sample.X.shape[1])
     settings = build_settings(params, choices, sizes, rows.n_rows, seed)
-    share = sample.n_rows / (share_kept * rows.n_rows)
     on_sample = replace(
         settings,
         n_cells=max(1, round(share * sizes.n_cells)),

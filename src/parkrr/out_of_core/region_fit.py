@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import VALIDATION_SHARE, EncodedTable
+from parkrr.data import VALIDATION_SHARE, EncodedTable, has_copies, merge_copies
 from parkrr.errors import ParameterError
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.sorted_pass import DiskCell, sort_rows
@@ -29,6 +29,7 @@ from parkrr.out_of_core.unfitted_model import (
 )
 from parkrr.park import (
     CellResult,
+    CellTask,
     FitResult,
     FitSettings,
     collect,
@@ -38,7 +39,7 @@ from parkrr.park import (
     select_centroids,
 )
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Regions, median_margin
-from parkrr.planning import SORT_COPIES
+from parkrr.planning import HEAVIEST, SORT_COPIES
 from parkrr.runtime import LocalEngine, describe_bytes, move_to_device, torch_threads
 
 
@@ -145,6 +146,9 @@ def fit_region(task: RegionTask) -> FittedRegion:
     """Algorithm 1 on the rows of one region, loaded."""
     settings = task.settings
     rows, is_validation = task.rows.load_marked()
+    if is_validation is None and has_copies(rows):  # or a row left out would be predicted by them
+        rows = merge_copies(rows)
+        rows = replace(rows, w=None if rows.w is None else rows.w.to(rows.X.dtype))
     C = select_centroids(settings, rows, settings.seeds.centroids)  # (q, e)
     C, cells = divide_rows(settings, rows, C)
     left_out = [math.ceil(task.left_out_share * cell.n_rows) for cell in cells]
@@ -154,9 +158,18 @@ def fit_region(task: RegionTask) -> FittedRegion:
     every_row = settings.n_centers >= rows.n_rows
     n, seed = rows.total_weight, settings.seeds.cells
     tasks = make_tasks(settings, cells, n, seed, left_out, every_row=every_row)
-    fitted = [fit_cell(each) for each in tasks]
+    fitted = [fit_cell(limit_centers(each, settings)) for each in tasks]
     margin = median_margin(settings.kernel, C, rows.block(slice(0, MARGIN_ROWS)).X)
     return FittedRegion(C, fitted, margin)
+
+
+def limit_centers(task: CellTask, settings: FitSettings) -> CellTask:
+    """A cell that could not be divided, such as one of copies, with as many centres as a mean one.
+
+    Memory is planned for cells of up to `HEAVIEST` times the mean.
+    """
+    mean = math.ceil(settings.n_centers / settings.n_cells)
+    return task if task.m_q <= HEAVIEST * mean else replace(task, m_q=mean)
 
 
 def fit_and_publish(checkpoint: Checkpoint, task: RegionTask) -> dict[str, Any]:
@@ -177,7 +190,7 @@ def read_regions(
     """What the tasks published, in order."""
     for task, facts in zip(tasks, published, strict=True):
         cells = read_cells(checkpoint, task.name, facts, unfitted, 0)
-        C = torch.tensor(facts["centroids"]).to(unfitted.model.centroids)
+        C = torch.tensor(facts["centroids"], dtype=torch.float64).to(unfitted.model.centroids)
         yield FittedRegion(C, cells, facts["margin"])
 
 

@@ -212,7 +212,8 @@ class Model:
     def evaluate_one(self, X: Tensor) -> Tensor:
         """As `evaluate`, of one row X (1, e): there is nothing to sort, which halves the time."""
         group = X.expand(GROUP_OF_ROWS, -1).contiguous()
-        if self.blend.n_nearest == 1 or self.blend.n_blended(len(self.centroids)) == 1:
+        blended = self.regions is not None or self.blend.n_blended(len(self.centers)) > 1
+        if self.blend.n_nearest == 1 or not blended:
             cells, shares = [self.partition.assign_one(group)], [1.0]
         else:
             _, cell_of, share = self.cell_shares(X)
@@ -319,7 +320,7 @@ class VoronoiPartition:
 
     def cell_shares(self, blend: Blend, X: Tensor) -> CellShares:
         """The cells that predict rows X (n, e), and their shares."""
-        if self.upper is None:
+        if self.upper is None or not len(X):
             return blend.cell_shares(self.distances(0), X)
         row, region, share = blend.cell_shares(self.upper, X)  # (p,) each
         order, counts = group_by_cell(region, len(self.prepared))

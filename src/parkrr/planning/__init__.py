@@ -1,6 +1,7 @@
 """Parameters to settings, sizes, bytes and seconds."""
 
 from parkrr.planning.disk_sizes import (
+    HEAVIEST,
     SORT_COPIES,
     DiskPlan,
     count_passes,

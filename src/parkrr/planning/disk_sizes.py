@@ -27,6 +27,7 @@ from parkrr.errors import (
     check_bytes,
     check_column_kinds,
     check_integer_or,
+    check_one_of,
 )
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
@@ -68,6 +69,8 @@ LEAST_SAMPLE, MOST_SAMPLE = 100_000, 1_000_000  # rows
 SAMPLE_SHARE = 1 / 8  # of the memory
 # Rows and cells of a region at least, and its rows, or those of a cell, over the mean at most.
 LEAST_REGION, LEAST_CELLS, HEAVIEST = 50_000, 4, 2.7
+# Of the centres, and bytes of those that are prepared, when all regions are joined to a model.
+MODEL_COPIES, PREPARED_BYTES = 2, 2.7e8
 CELL_COPIES = 1.5  # matrices of a cell whose every row is a centre: its factor, and blocks
 # Rows that are each left out to measure uncertainty, of each cell and at least and at most.
 LEFT_OUT_PER_CELL, LEFT_OUT_ROWS = 200, (20_000, 400_000)
@@ -133,8 +136,9 @@ def sizes_on_disk(rows: EncodedTable, params: dict[str, Any], engine: Engine) ->
     cores = 1 if engine.remote else engine.cores
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
     group_bytes = max(group.n_bytes for group in rows.table.row_groups)
-    if n_centers is None and params["solver"] != "falkon":
-        largest = largest_cell_rows(n, EFFORTS[params["effort"]])
+    kept = params["keep_statistics"] not in (False, "auto")  # of cells with few centres
+    if n_centers is None and params["solver"] != "falkon" and not kept:
+        largest = largest_cell_rows(n, EFFORTS[check_one_of("effort", params["effort"], EFFORTS)])
         plan = choose_region_sizes(n, width, t, n_cells, cores, limit, group_bytes, largest)
         if plan is not None:
             return plan
@@ -163,19 +167,22 @@ def choose_region_sizes(
     free = limit - PROCESS_BYTES - SAMPLE_COPIES * 8 * sample * (width + t)
     passing = BLOCK_COPIES * BLOCK_BYTES + GROUP_COPIES * group_bytes  # of one worker
     row_bytes = SORT_COPIES * 8 * (2 * width + t + 2)
+    most_centers = max(1, int((free - PREPARED_BYTES) / (MODEL_COPIES * 8 * (width + t))))
 
     def cell_bytes(rows: float, centers: float) -> float:
         copies = CELL_COPIES if centers == rows else NYSTROM_COPIES
         return copies * 8 * (HEAVIEST * centers) ** 2
 
-    for workers, (rows, centers) in product((2, 1), cell_ladder(n, n_cells, largest)):
+    ladder = cell_ladder(n, n_cells, largest, most_centers)
+    for workers, (rows, centers) in product((2, 1), ladder):
         room = USED * (free / workers - passing)
         most = (room - cell_bytes(rows, centers)) / (HEAVIEST * row_bytes)  # rows of a region
-        if most >= min(n, LEAST_REGION, LEAST_CELLS * rows):
+        if most >= min(n, LEAST_CELLS * rows):
             break
     else:
         return None
-    region_rows = min(n, most, max(LEAST_REGION, math.sqrt(n * rows)))
+    region_rows = min(n, most, max(LEAST_REGION, LEAST_CELLS * rows, math.sqrt(n * rows)))
+    n_regions = math.ceil(n / region_rows)
     need = cell_bytes(rows, centers) + HEAVIEST * row_bytes * region_rows
     cells = max(1, round(n / rows))
     few, many = LEFT_OUT_ROWS
@@ -188,20 +195,27 @@ def choose_region_sizes(
         n_left_out=min(n, many, max(few, LEFT_OUT_PER_CELL * cells)),
         n_workers=max(1, min(cores, int(free / (need / USED + passing)))),
         room=room,
-        sort_rows=max(1, min(SLICE_ROWS, int(room / row_bytes))),
-        n_regions=math.ceil(n / region_rows),
+        sort_rows=max(1, min(SLICE_ROWS, int(min(room, need) / row_bytes))),
+        n_regions=3 if n_regions == 2 else n_regions,  # two would not be blended
     )
 
 
-def cell_ladder(n: int, n_cells: int | None, largest: int) -> list[tuple[float, float]]:
-    """Rows and centres of a cell where rows are sorted by region, from the best to the smallest."""
+def cell_ladder(
+    n: int, n_cells: int | None, largest: int, most_centers: int
+) -> list[tuple[float, float]]:
+    """Rows and centres of a cell where rows are sorted by region, from the best to the smallest.
+
+    A model has `most_centers`. Where that is less than a tenth of the rows, cells are larger.
+    """
     if n > LOADED_ROWS:
-        rows = n / n_cells if n_cells else CELL_ROWS
-        return [(rows, min(rows, CENTERS))]
-    if not n_cells:
-        return [(rows, share * rows) for rows, share in LADDER if rows <= largest]
-    rows = n / n_cells
-    return [(rows, rows if rows <= LIMITS.one_cell else LIMITS.large_cell_centers)]
+        rows = n / n_cells if n_cells else max(CELL_ROWS, n * CENTERS / most_centers)
+        ladder = [(rows, float(min(rows, CENTERS)))]
+    elif n_cells:
+        rows = n / n_cells
+        ladder = [(rows, rows if rows <= LIMITS.one_cell else float(LIMITS.large_cell_centers))]
+    else:
+        ladder = [(rows, share * rows) for rows, share in LADDER if rows <= largest]
+    return [step for step in ladder if n * step[1] / step[0] <= 1.001 * most_centers]
 
 
 def choose_disk_sizes(
