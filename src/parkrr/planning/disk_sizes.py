@@ -27,10 +27,10 @@ from parkrr.errors import (
     check_bytes,
     check_column_kinds,
     check_integer_or,
-    check_one_of,
 )
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
+from parkrr.planning.settings import check_effort, check_keep_statistics
 from parkrr.planning.sizes import (
     LADDER,
     LIMITS,
@@ -46,7 +46,6 @@ from parkrr.planning.sizes import (
     uncertainty_seconds,
 )
 from parkrr.runtime import Engine, as_engine, describe_bytes
-from parkrr.tuning import EFFORTS
 from parkrr.uncertainty import FOLDS, SCALE_CENTERS
 
 # Centres of a cell, rows for each of them at least, and most cells, unless they are given: a row
@@ -136,9 +135,9 @@ def sizes_on_disk(rows: EncodedTable, params: dict[str, Any], engine: Engine) ->
     cores = 1 if engine.remote else engine.cores
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
     group_bytes = max(group.n_bytes for group in rows.table.row_groups)
-    kept = params["keep_statistics"] not in (False, "auto")  # of cells with few centres
+    kept = check_keep_statistics(params["keep_statistics"])  # of cells with few centres
     if n_centers is None and params["solver"] != "falkon" and not kept:
-        largest = largest_cell_rows(n, EFFORTS[check_one_of("effort", params["effort"], EFFORTS)])
+        largest = largest_cell_rows(n, check_effort(params))
         plan = choose_region_sizes(n, width, t, n_cells, cores, limit, group_bytes, largest)
         if plan is not None:
             return plan
