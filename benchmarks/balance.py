@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-import datasets
+import real_data
 from parkrr import ParKRegressor
 from parkrr.kernels import Gaussian
 from recording import record
@@ -51,7 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=3)
     n_trials = parser.parse_args().trials
-    data = datasets.load("taxi1m")
+    data = real_data.load("taxi1m")
     trial(data, 0, METHODS["uniform"])  # warm up
     trials = {name: [] for name in METHODS}
     for seed in range(n_trials):  # methods take turns, so that noise hits all alike

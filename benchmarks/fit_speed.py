@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-import datasets
+import real_data
 from recording import RESULTS, record
 
 SIZES = {
@@ -35,7 +35,7 @@ TEST_ROWS = 50_000
 
 
 def load(name, rows):
-    data = datasets.load(name)
+    data = real_data.load(name)
     order = np.random.default_rng(0).permutation(len(data.X))[:rows]
     return data.X[order], data.y[order], data.X_test[:TEST_ROWS], data.y_test[:TEST_ROWS]
 

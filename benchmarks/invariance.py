@@ -12,7 +12,7 @@ import json
 
 import numpy as np
 
-import datasets
+import real_data
 from parkrr import ParKRegressor
 from recording import RESULTS, record
 
@@ -41,7 +41,7 @@ def main():
     kept = RESULTS / "invariance.json"
     results = json.loads(kept.read_text())["results"] if kept.exists() else {}
     for task in parser.parse_args().tasks:
-        tables = changes(datasets.load(task))
+        tables = changes(real_data.load(task))
         results[task] = {name: error(*table) / unit for name, table, unit in tables}
     rows = [
         [task, name, f"{value:.4f}", f"{value / found['as they are']:.3f}"]

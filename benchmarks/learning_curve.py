@@ -28,8 +28,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
-import datasets
+import real_data
 from recording import RESULTS, record
 from scale import run_watched
 
@@ -41,13 +42,17 @@ TEST_ROWS = 100_000
 def wave(X):
     """The function without noise at rows X (n, 2), of variance one."""
     rng = np.random.default_rng(0)
-    values, variance = np.zeros(len(X)), 0.0
+    directions, phases, heights = [], [], []
     for k in range(OCTAVES):
-        angles, phases = rng.uniform(0, 2 * np.pi, (2, WAVES))
-        directions = 2**k * 2 * np.pi * np.stack([np.cos(angles), np.sin(angles)])  # (2, waves)
-        values += 2 ** (-k / 2) * np.cos(X @ directions + phases).sum(1)
-        variance += 2.0**-k * WAVES / 2
-    return values / np.sqrt(variance)
+        angles, shifts = rng.uniform(0, 2 * np.pi, (2, WAVES))
+        directions.append(2**k * 2 * np.pi * np.stack([np.cos(angles), np.sin(angles)]))
+        phases.append(shifts)
+        heights.append(np.full(WAVES, 2 ** (-k / 2)))
+    D, p, h = (torch.from_numpy(np.concatenate(each, -1)) for each in (directions, phases, heights))
+    h /= h.square().sum().div(2).sqrt()
+    # In pieces that stay in the cache, and by torch: a seventh of the time of numpy.
+    pieces = torch.split(torch.from_numpy(X), 4000)
+    return torch.cat([torch.addmm(p, rows, D).cos_() @ h for rows in pieces]).numpy()
 
 
 def draw_rows(n, seed):
@@ -81,7 +86,7 @@ def make_real(folder, name, n):
     """A file with the first rows of a shuffled data set."""
     path = folder / f"{name}-{n}.parquet"
     if not path.exists():
-        data = datasets.load(name)
+        data = real_data.load(name)
         order = np.random.default_rng(0).permutation(len(data.X))[:n]
         columns = {f"x{k}": column for k, column in enumerate(data.X[order].T)}
         table = pa.table({**columns, "y": data.y[order]})
@@ -94,7 +99,7 @@ def test_rows(name):
     if name == "octaves":
         X, _ = draw_rows(TEST_ROWS, 10**9)
         return {"a": X[:, 0], "b": X[:, 1]}, wave(X.astype(np.float64)), 1.0
-    data = datasets.load(name)
+    data = real_data.load(name)
     drawn = np.random.default_rng(0).permutation(len(data.X_test))[:TEST_ROWS]
     X, y = data.X_test[drawn], data.y_test[drawn]
     return {f"x{k}": column for k, column in enumerate(X.T)}, y, float(y.std())

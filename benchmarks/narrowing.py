@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-import datasets
+import real_data
 from parkrr import ParKRegressor, load
 from parkrr.kernels import Gaussian
 from recording import record
@@ -36,7 +36,7 @@ def measured(model, path, X_test, y_test, centers):
 def main():
     results = []
     for task, kernel in TASKS.items():
-        X, y, X_test, y_test = (np.asarray(a, np.float64)[:ROWS] for a in datasets.load(task)[:4])
+        X, y, X_test, y_test = (np.asarray(a, np.float64)[:ROWS] for a in real_data.load(task)[:4])
         for penalty in PENALTIES:
             settings = {"kernel": kernel, "penalty": penalty, "metric": "standard"}
             model = ParKRegressor(**settings, blend=1, coarse=0, random_state=0).fit(X, y)

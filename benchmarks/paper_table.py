@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
-import datasets
+import real_data
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
 from parkrr.kernels.feature_map import FeatureMap
@@ -162,7 +162,7 @@ def main():
 
 
 def run_task(name, task, n_trials):
-    data = datasets.load(*task.data, by="variance" if name == "higgs51k" else "deviation")
+    data = real_data.load(*task.data, by="variance" if name == "higgs51k" else "deviation")
     results, rows = [], []
     for method, function, change in methods(task, len(data.X)):
         trials = [

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-import datasets
+import real_data
 from recording import RESULTS, record
 
 LIMIT = 600  # seconds for a fit
@@ -48,11 +48,11 @@ FOLD = "kin40k:fold0"  # nine in ten rows to fit, as in the literature; not one 
 def load(task):
     """Training rows, test rows, and whether it is a classification."""
     if task == FOLD:
-        return datasets.load("kin40k", split="fold", test_value=0), False
+        return real_data.load("kin40k", split="fold", test_value=0), False
     name, _, cls = task.partition(":")
     target = "target_cls" if cls else "target"
     split = "split_cls" if task == "airline3m:cls" else "split"
-    data = datasets.load(name, target=target, split=split)
+    data = real_data.load(name, target=target, split=split)
     if len(data.X) + len(data.X_test) > SHUFFLED_ROWS:
         drawn = np.random.default_rng(0).permutation(len(data.X_test))[:TEST_ROWS]
         data = data._replace(X_test=data.X_test[drawn], y_test=data.y_test[drawn])

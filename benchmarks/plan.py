@@ -65,7 +65,7 @@ class Peak:
 
 
 def rows_of(name, n):
-    from datasets import load
+    from real_data import load
 
     data = load(name)
     at = np.random.default_rng(0).permutation(len(data.X))[:n]

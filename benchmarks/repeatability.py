@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from sklearn.model_selection import train_test_split
 
-import datasets
+import real_data
 from recording import RESULTS, record
 
 NAMES = ("elevators", "airline_nyc13", "ames", "adult")
@@ -35,9 +35,9 @@ def load(name):
     """Training and test rows, and the estimator for them."""
     from parkrr import ParKClassifier, ParKRegressor
 
-    path = datasets.folder() / "tables" / f"{name}.parquet"
+    path = real_data.folder() / "tables" / f"{name}.parquet"
     if not path.exists():
-        data = datasets.load(name)
+        data = real_data.load(name)
         return data.X[:MOST_ROWS], data.y[:MOST_ROWS], data.X_test, data.y_test, ParKRegressor
     table = pq.read_table(path)
     task = json.loads(table.schema.metadata[b"park"])["task"]

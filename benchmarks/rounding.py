@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets import folder
 from parkrr import ParKRegressor, scan_parquet
 from parkrr.kernels import Gaussian
+from real_data import folder
 from recording import RESULTS, record
 
 TEST_ROWS = 20_000

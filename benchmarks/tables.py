@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-import datasets
+import real_data
 from recording import RESULTS, record
 
 LIMIT = 600  # seconds for a fit
@@ -49,7 +49,7 @@ TABLES = [
 
 def load(name, seed):
     """Training and test rows of a table, and its task: "reg", "bin" or "multi"."""
-    table = pq.read_table(datasets.folder() / "tables" / f"{name}.parquet")
+    table = pq.read_table(real_data.folder() / "tables" / f"{name}.parquet")
     task = json.loads(table.schema.metadata[b"park"])["task"]
     frame = table.to_pandas()
     X, y = frame.drop(columns="target"), frame["target"].to_numpy()
@@ -150,7 +150,7 @@ def fit(table, method, seed):
 
 def run(table, method):
     """Mean error and seconds over the seeds, or why there are none."""
-    rows = pq.read_metadata(datasets.folder() / "tables" / f"{table}.parquet").num_rows
+    rows = pq.read_metadata(real_data.folder() / "tables" / f"{table}.parquet").num_rows
     parts = []
     for seed in SEEDS if rows < FEW_ROWS else SEEDS[:1]:
         command = [sys.executable, __file__, "--fit", table, method, str(seed)]

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-import datasets
 import peers
+import real_data
 import scale
 from recording import RESULTS, record
 
@@ -38,7 +38,7 @@ DISK_ROWS = 10_000_000
 
 def intervals(task):
     """Coverage, cell by cell too, and width beside an interval of constant width."""
-    data = datasets.load(task)  # all test rows, so that cells have enough of them
+    data = real_data.load(task)  # all test rows, so that cells have enough of them
     start = time.perf_counter()
     model = JudgedRegressor(random_state=0).fit(data.X, data.y)
     seconds = time.perf_counter() - start

@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 
-import datasets
+import real_data
 from parkrr import ParKRegressor
 from recording import record
 
@@ -43,7 +43,7 @@ def measure(X, y, X_test, y_test, **given):
 
 def measure_map():
     """The satellite map with validation rows at random and in blocks."""
-    data = datasets.load("satellite")
+    data = real_data.load("satellite")
     low, high = data.X.min(0), data.X.max(0)
     block = np.minimum((data.X - low) / (high - low) * N_BLOCKS, N_BLOCKS - 1).astype(int)
     groups = block[:, 0] * N_BLOCKS + block[:, 1]
@@ -55,7 +55,7 @@ def measure_map():
 
 def measure_time(name):
     """Rides or flights: the future as test rows, and as validation rows."""
-    table = pq.read_table(datasets.folder() / f"{name}.parquet").to_pandas()
+    table = pq.read_table(real_data.folder() / f"{name}.parquet").to_pandas()
     X = table.drop(columns=[c for c in table if c.startswith(("target", "split"))]).to_numpy(float)
     y = table["target"].to_numpy(float)
     order = np.random.default_rng(0).permutation(len(y))

@@ -1,7 +1,7 @@
 import pytest
 from pyarrow import fs
 
-import datasets
+import real_data
 
 # Files whose tests take seconds each. `pytest -m "not slow"` skips them and takes three minutes.
 SLOW = (
@@ -50,9 +50,9 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def dataset():
     """The loader of real data, where there is any."""
-    if datasets.folder() is None:
+    if real_data.folder() is None:
         pytest.skip("set PARKRR_DATA to the folder of the benchmark datasets")
-    return datasets.load
+    return real_data.load
 
 
 @pytest.fixture(scope="session")

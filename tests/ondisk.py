@@ -1,5 +1,8 @@
 """Rows in Parquet files, for tests of fits from disk."""
 
+import resource
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +36,17 @@ def write(folder, n=12_000, n_files=3, **more):
         table = pa.table({name: np.asarray(values)[part] for name, values in columns.items()})
         pq.write_table(table, folder / f"{k}.parquet", row_group_size=n // (3 * n_files))
     return folder
+
+
+@contextmanager
+def full_disk(most_bytes):
+    """What a full disk does to a larger file: the system refuses the rest of it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def on_disk(checkpoint, **changes):

@@ -1,5 +1,8 @@
 """Slow and obvious implementations of the paper, in numpy, one entry at a time."""
 
+from itertools import combinations
+from math import factorial
+
 import numpy as np
 
 
@@ -141,3 +144,15 @@ def jackknife_plus(kernel, X, y, w, ridge, T, alpha):
     low = int(np.floor(alpha * (n + 1) + 1e-9)) - 1
     high = int(np.ceil((1 - alpha) * (n + 1) - 1e-9)) - 1
     return np.sort(lower, axis=0)[low], np.sort(upper, axis=0)[high]
+
+
+def brute_force_shapley(value, d):
+    """Shapley values of d players from the value of every coalition, by their definition."""
+    values = {S: value(set(S)) for size in range(d + 1) for S in combinations(range(d), size)}
+    shapley = np.zeros(d)
+    for k in range(d):
+        for S, without in values.items():
+            if k not in S:
+                order = factorial(len(S)) * factorial(d - len(S) - 1) / factorial(d)
+                shapley[k] += order * (values[tuple(sorted((*S, k)))] - without)
+    return shapley

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parkrr.partition import Blend
     from parkrr.runtime import FitEvent, LocalEngine
     from parkrr.runtime.ray_engine import RayEngine
+    from parkrr.sources import scan
 
 __all__ = [
     "Blend",
@@ -35,6 +36,7 @@ __all__ = [
     "RayEngine",
     "__version__",
     "load",
+    "scan",
     "scan_csv",
     "scan_parquet",
 ]
@@ -56,6 +58,7 @@ PUBLIC = {
     "Polynomial": "kernels",
     "RayEngine": "runtime.ray_engine",
     "load": "estimators",
+    "scan": "sources",
     "scan_csv": "data",
     "scan_parquet": "data",
 }

@@ -24,6 +24,7 @@ from parkrr.cli import exit_codes as exits
 from parkrr.cli.app import app
 from parkrr.data.storage import open_folder
 from parkrr.errors import CellError, StorageError
+from parkrr.inspection import explain, shapley_values
 
 N = 1500
 QUICK = ("--kernel", "gaussian", "--metric", "standard", "--penalty", "1e-3", "--n-cells", "2")
@@ -436,6 +437,87 @@ def test_the_cells_of_a_model_are_in_its_json(folder):
     assert sum(cell["rows"] for cell in found["per_cell"]) == found["rows"] == N
 
 
+# Explanations.
+
+
+def test_the_first_rows_are_explained_feature_by_feature(folder, data):
+    done = run("explain", folder / "y.park", data, "--rows", 2, "--neighbors", 1)
+    assert done.exit_code == 0
+    assert "row 0: predicted" in done.stdout
+    assert "row 1: predicted" in done.stdout
+    assert "row 2" not in done.stdout
+    assert done.stdout.count("training rows like it") == 2
+    assert "shapley" not in done.stdout
+
+
+def test_explanations_in_json_are_those_of_the_package(folder, data):
+    done = run("explain", folder / "y.park", data, "--json", "--shapley", "-n", 2)
+    facts = json.loads(done.stdout)
+    model, X = load(folder / "y.park"), rows().select(["a", "b", "c", "city"])[:2]
+    wanted, shapley = explain(model, X), shapley_values(model, X)
+    for i, row in enumerate(facts["rows"]):
+        features = row["features"]
+        assert [one["name"] for one in features] == ["a", "b", "c", "city"]
+        assert features[3]["value"] == rows()["city"][i].as_py()
+        assert features[3]["slope"] is None
+        np.testing.assert_allclose(
+            [one["contribution"] for one in features], wanted.contributions[i]
+        )
+        np.testing.assert_allclose([one["shapley"] for one in features], shapley.values[i])
+        assert len(row["neighbors"]) == 3
+    assert facts["base"] == wanted.base
+
+
+def test_rows_of_csv_files_are_explained_by_a_model_of_an_array(data, tmp_path):
+    table = rows()
+    X = np.stack([table[name].to_numpy() for name in "abc"], 1)
+    model = ParKRegressor(Gaussian(1.0), 1e-3, n_cells=1, blend=1, coarse=0, random_state=0)
+    model.fit(X, table["y"].to_numpy()).save(tmp_path / "array.park")
+    write(table, tmp_path / "r.csv")
+    args = ("--features", "a,b,c", "--json", "-q")
+    done = run("explain", tmp_path / "array.park", tmp_path / "r.csv", *args)
+    predictions = [row["prediction"] for row in json.loads(done.stdout)["rows"]]
+    np.testing.assert_allclose(predictions, model.predict(X[:3]))
+
+
+def test_a_report_of_explanations_has_partial_dependence(folder, data, tmp_path):
+    done = run("explain", folder / "y.park", data, "--report", tmp_path / "r.html", "-q")
+    assert done.exit_code == 0
+    assert "<h2>Explanations</h2>" in (tmp_path / "r.html").read_text()
+    again = run("explain", folder / "y.park", data, "--report", tmp_path / "r.html", "-q")
+    assert again.exit_code == exits.STORAGE
+
+
+@pytest.mark.parametrize(
+    ("args", "rule"),
+    [
+        (("--rows", "0"), "rows must be a whole number >= 1, got 0"),
+        (("--target", "7"), "target must be a number from 0 to 0, got 7"),
+        (("--neighbors", "-1"), "n_neighbors must be a whole number >= 1, got -1"),
+    ],
+)
+def test_wrong_options_of_explain_are_wrong_usage(folder, data, args, rule):
+    done = run("explain", folder / "y.park", data, *args)
+    assert done.exit_code == exits.USAGE
+    assert rule in done.stderr
+
+
+def test_shapley_values_of_another_kernel_are_wrong_usage(data, tmp_path):
+    model = tmp_path / "laplacian.park"
+    other = ("--kernel", "laplacian", *NUMBERS, "-q")
+    assert fitted(data, model, *other).exit_code == 0
+    done = run("explain", model, data, "--shapley")
+    assert done.exit_code == exits.USAGE
+    assert "shapley_values need a Gaussian kernel" in done.stderr
+
+
+def test_a_column_that_is_not_there_cannot_be_explained(folder, tmp_path):
+    other = write(rows().drop_columns(["b"]), tmp_path / "other.parquet")
+    done = run("explain", folder / "y.park", other)
+    assert done.exit_code == exits.USAGE
+    assert "['b'] are missing" in done.stderr
+
+
 def test_the_version_is_the_version():
     assert run("--version").stdout == f"parkrr {parkrr.__version__}\n"
 
@@ -705,7 +787,9 @@ def test_a_fit_goes_on_after_ctrl_c_and_runs_nothing_again(interrupted):
     assert "sorted-00000.json" in before
     done = process("-m", "parkrr", *args)
     assert done.returncode == 0, done.stderr
-    assert before.items() < markers(folder / "c").items()
+    after = markers(folder / "c")
+    assert "sorted-00000.json" not in after  # all regions are fitted
+    assert before["unfitted.park.json"] == after["unfitted.park.json"]
     assert load(folder / "m.park").n_cells_ == 2
 
 

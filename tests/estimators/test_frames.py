@@ -13,7 +13,7 @@ import pytest
 from sklearn.model_selection import cross_val_score
 from sklearn.utils import get_tags
 
-import datasets
+import real_data
 from parkrr import Gaussian, ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.data import (
     VALIDATION_SHARE,
@@ -520,9 +520,9 @@ def test_a_guarantee_takes_a_frame_and_its_target_as_they_are(guarantee):
 
 
 def test_the_table_in_the_docs_is_the_one_that_prints():
-    if datasets.folder() is None:
+    if real_data.folder() is None:
         pytest.skip("set PARKRR_DATA to the folder of the benchmark datasets")
-    frame = pd.read_parquet(datasets.folder() / "tables" / "adult.parquet")
+    frame = pd.read_parquet(real_data.folder() / "tables" / "adult.parquet")
     table, y = as_table(frame.drop(columns="target")), pd.factorize(frame["target"])[0]
     fold = assign_folds(np.arange(len(table)), 0, VALIDATION_SHARE)
     columns = learn_frame_encoder(table, y[:, None] * 1.0, fold, None, {}).new_rows

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from parkrr import ParKClassifier, ParKRegressor
-from parkrr.kernels import Gaussian, Laplacian
+from parkrr.kernels import Gaussian, Kernel, Laplacian, Linear, Matern
 from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park.algorithm import Coarse
 from parkrr.partition import Blend
@@ -59,6 +59,7 @@ GRID = {
     "effort": ["fast", "balanced", "thorough"],
     "time_budget": ["auto", 5.0],
     "max_memory": [None, 1e9],
+    "max_model_size": [None, 1e6],
     "fit_intercept": [True, False],
     "max_iter": [50, 100],
     "tol": [1e-2, 1e-3],
@@ -77,6 +78,15 @@ REGRESSOR_GRID = {
     "guarantee": ["none", "split", "cell", "jackknife+"],
     "extrapolation": ["bounded", "free"],
 }
+
+
+class Named(Kernel):
+    """A kernel that is not a dataclass."""
+
+    diag, against, distance = Linear.diag, Linear.against, Linear.distance
+
+    def __init__(self, name="linear"):
+        self.name = name.strip()
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -121,12 +131,98 @@ def test_grid_search_runs_over(name, estimator, rows):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+def test_parameters_of_the_kernel_are_listed_by_their_names():
+    deep = ParKRegressor(Matern(2.0)).get_params()
+    assert deep["kernel__lengthscale"] == 2.0
+    assert deep["kernel__nu"] == 1.5
+    assert "kernel__lengthscale" not in ParKRegressor(Matern(2.0)).get_params(deep=False)
+    assert "kernel__lengthscale" not in ParKRegressor("matern").get_params()
+
+
+def test_setting_a_parameter_of_a_kernel_changes_no_estimator_that_shares_it():
+    kernel = Matern(1.0, nu=2.5)
+    changed, other = ParKRegressor(kernel), ParKRegressor(kernel)
+    assert changed.set_params(kernel__lengthscale=2.0, penalty=1e-3) is changed
+    assert (changed.kernel, changed.penalty) == (Matern(2.0, nu=2.5), 1e-3)
+    assert other.kernel is kernel
+    assert kernel == Matern(1.0, nu=2.5)
+
+
+def test_a_kernel_and_its_parameter_are_set_in_one_call():
+    params = {"kernel__lengthscale": 2.0, "kernel": Laplacian(5.0)}
+    assert ParKRegressor().set_params(**params).kernel == Laplacian(2.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params", "message"),
+    [
+        ("gaussian", {"kernel__lengthscale": 2.0}, r"such as Gaussian\(\), to set kernel__length"),
+        (Gaussian(), {"kernel__lenghtscale": 2.0}, "did you mean 'lengthscale'"),
+        (Gaussian(), {"kernel__lengthscale": -1.0}, "lengthscale must be between"),
+        (Gaussian(), {"kernels__lengthscale": 2.0}, "Invalid parameter 'kernels'"),
+        (Named(), {"kernel__name": "a"}, "kernel must be an instance that is a dataclass"),
+    ],
+)
+def test_a_parameter_that_a_kernel_does_not_have_is_refused(kernel, params, message):
+    model = ParKRegressor(kernel)
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**params)
+    assert model.kernel is kernel
+
+
+def test_a_clone_of_an_estimator_with_a_kernel_of_your_own_has_a_copy():
+    kernel = Named("mine")
+    assert clone(ParKRegressor(kernel)).kernel.name == "mine"
+    assert clone(ParKRegressor(Matern(2.0))).kernel == Matern(2.0)
+
+
+def test_grid_search_finds_the_lengthscale_of_the_rows(rows):
+    X, _ = rows
+    grid = {"parkregressor__kernel__lengthscale": [1e-3, 2.0, 1e6]}
+    pipeline = make_pipeline(StandardScaler(), plain(random_state=0))
+    search = GridSearchCV(pipeline, grid, cv=2).fit(X, np.sin(X[:, 0]))
+    assert search.best_params_ == {"parkregressor__kernel__lengthscale": 2.0}
+    assert PLAIN["kernel"] == Gaussian()
+
+
+def test_optuna_sets_parameters_of_the_kernel(rows):
+    optuna = pytest.importorskip("optuna")
+    X, y = rows
+    estimator = plain(random_state=0)
+
+    def score(trial):
+        lengthscale = trial.suggest_float("kernel__lengthscale", 1e-2, 1e2, log=True)
+        return (
+            estimator.set_params(kernel__lengthscale=lengthscale)
+            .fit(X[:100], y[:100])
+            .score(X[100:], y[100:])
+        )
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(score, n_trials=10)
+    assert study.best_value > 0.9
+    again = estimator.set_params(**study.best_params).fit(X[:100], y[:100])
+    assert again.score(X[100:], y[100:]) == study.best_value
+
+
 @pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
 def test_pickling_changes_no_prediction(estimator, rows):
     X, y = rows
     model = estimator(n_cells=3, random_state=0).fit(X, y > 0)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
+@pytest.mark.parametrize("frame", [np.asarray, pd.DataFrame, pl.DataFrame])
+def test_apply_returns_the_cells_to_which_the_model_routes_rows(estimator, frame, rows):
+    X, y = rows
+    table = frame(X)
+    model = estimator(**PLAIN, n_cells=4, balance=False, random_state=0).fit(table, y > 0)
+    cells = model.apply(table)
+    assert cells.dtype == np.int64
+    np.testing.assert_array_equal(cells, model.model_.route(torch.from_numpy(X)).numpy())
+    assert np.bincount(cells).tolist() == [cell.rows for cell in model.report_]
 
 
 def test_a_clone_fits_the_same_model(rows):

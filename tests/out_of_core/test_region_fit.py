@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from ondisk import frame, on_disk, rows, write
+from ondisk import frame, full_disk, on_disk, rows, write
 from parkrr import Blend, Coarse, Gaussian, LocalEngine, ParKClassifier, load, scan_parquet
-from parkrr.errors import ParameterError
+from parkrr.errors import ParameterError, StorageError
 from parkrr.out_of_core import region_fit
 from parkrr.out_of_core.checkpoint import Checkpoint
 from parkrr.out_of_core.fit import decide, run_passes
@@ -111,6 +111,30 @@ def test_only_regions_without_a_result_are_fitted_again(fitted, table, tmp_path,
     assert_same(model.model_, again.model_)
 
 
+def test_sorted_rows_are_deleted_when_all_regions_are_fitted(fitted, table, monkeypatch):
+    checkpoint, model = fitted
+    assert not list(checkpoint.glob("sorted-*"))
+
+    def refused(*_):
+        raise AssertionError("rows were sorted again")
+
+    monkeypatch.setattr(region_fit, "sort_rows", refused)
+    assert_same(model.model_, by_region(checkpoint).fit(table).model_)
+
+
+def test_a_full_disk_while_rows_are_sorted_is_named_and_the_same_call_resumes(
+    fitted, table, tmp_path
+):
+    folder = tmp_path / "c"
+    refused = pytest.raises(StorageError, match=r"sorted-00000.numbers' cannot be written")
+    with full_disk(2**18), refused:
+        by_region(folder).fit(table)
+    unfitted = (folder / "unfitted.park").stat().st_mtime_ns
+    assert not list(folder.glob("sorted-*"))
+    assert_same(fitted[1].model_, by_region(folder).fit(table).model_)
+    assert (folder / "unfitted.park").stat().st_mtime_ns == unfitted
+
+
 def test_leave_one_out_errors_are_those_of_new_rows(fitted):
     X, y = rows(4000, seed=2)
     columns = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})
@@ -141,7 +165,7 @@ def test_a_width_that_was_chosen_follows_the_distance_between_cells(table, tmp_p
     unfitted = replace(decided.unfitted, model=model, margin=0.6)
     (tmp_path / "passes").mkdir()
     passes = decided._replace(unfitted=unfitted)
-    inner = run_passes(passes, Checkpoint(str(tmp_path / "passes"))).model
+    inner = run_passes(passes, Checkpoint(str(tmp_path / "passes")))[0].model
     X = torch.from_numpy(rows(N)[0])
     F, cells = inner.map_rows(X), inner.route(X)
     first = int(inner.regions.sizes[0])
@@ -234,3 +258,11 @@ def test_a_plan_names_regions_and_the_size_of_the_model(table, tmp_path):
     assert plan.model_bytes == N * 8 * (3 + 1)
     assert ", in 5 regions" in str(plan)
     assert "every row, a model of 384 kB" in str(plan)
+
+
+def test_a_bound_of_the_model_counts_normal_scores_beside_features(table, tmp_path):
+    bounded = by_region(
+        tmp_path / "c", kernel="gaussian", metric="learned", n_cells="auto", max_model_size=1e5
+    )
+    plan = bounded.plan(table)
+    assert 0.9e5 < plan.model_bytes <= 1e5

@@ -72,7 +72,7 @@ def test_a_cell_too_large_for_memory_keeps_a_raised_ridge(tmp_path):
     decided = decide(learn_table(table, params, 0, classify=False), params, 0)
     small = decided._replace(sizes=replace(decided.sizes, room=1.0))
     (tmp_path / "passes").mkdir()
-    result = run_passes(small, Checkpoint(str(tmp_path / "passes")))
+    result, _ = run_passes(small, Checkpoint(str(tmp_path / "passes")))
     assert "ridge raised" in rescues(result.report)
     assert "falkon" not in rescues(result.report)
     predicted = result.model.predict(torch.tensor(TEST.to_numpy()))

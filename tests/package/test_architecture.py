@@ -17,6 +17,7 @@ FOLDERS = [
     "runtime",
     "kernels",
     "data",
+    "sources",
     "solvers",
     "partition",
     "park",
@@ -36,7 +37,7 @@ FOLDERS = [
 HOMES = {
     "sklearn": {"estimators", "uncertainty/calibration.py", "report"},
     "jinja2": {"report"},
-    "pyarrow": {"data", "out_of_core/predict_files.py"},
+    "pyarrow": {"data", "sources", "out_of_core/predict_files.py"},
     "ray": {"runtime/ray_engine.py"},
     "matplotlib": {"plots"},
     "safetensors": {"persistence/tensor_file.py"},

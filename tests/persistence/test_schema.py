@@ -9,7 +9,8 @@ import pytest
 import parkrr
 from fuzz import put_together, taken_apart
 from parkrr import load
-from parkrr.errors import ModelFileError
+from parkrr.errors import ModelFileError, NotFiniteError
+from parkrr.persistence import read_model
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -76,6 +77,7 @@ TENSORS = [
     ),
     (lambda t, a: a["facts"]["columns"][0].update(name="sky"), "must have different names"),
     (lambda t, a: a["facts"]["report_"].pop(), "an entry for each cell"),
+    (lambda t, a: a["facts"].update(report_={}), "report_.*"),
     (
         lambda t, a: a["facts"]["report_"][0].update(rows=[]),
         "report_.*rows must be int, got",
@@ -141,3 +143,11 @@ def test_nothing_that_could_run_code_is_named_where_files_are_read(module):
     names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     names |= {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     assert not names & (RUNS_CODE | {"load_module", "import_module", "system", "popen"})
+
+
+@pytest.mark.parametrize(("name", "what"), [("centers.wide", "centres"), ("weights", "weights")])
+def test_cells_of_a_large_file_are_checked_when_they_are_used(name, what, tmp_path):
+    path = changed("regressor", tmp_path / "m.park", lambda t, a: put(t, name, np.nan))
+    model = read_model(path, shared=True, checked_bytes=0).model
+    with pytest.raises(NotFiniteError, match=f"the {what} of cell 0 must be finite"):
+        model.cells[0]

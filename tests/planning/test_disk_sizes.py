@@ -58,8 +58,10 @@ def test_the_number_of_cells_does_not_depend_on_the_cores():
     assert choose(cores=2).n_cells == choose(cores=16).n_cells
 
 
-def choose_regions(n, n_cells=None, cores=2, limit=MEMORY, largest=2000):
-    return choose_region_sizes(n, WIDTH, TARGETS, n_cells, cores, limit, 2**24, largest)
+def choose_regions(n, n_cells=None, cores=2, limit=MEMORY, largest=2000, most_centers=None):
+    return choose_region_sizes(
+        n, WIDTH, TARGETS, n_cells, cores, limit, 2**24, largest, most_centers
+    )
 
 
 @pytest.mark.parametrize("n", [10**7, 10**8])
@@ -74,6 +76,16 @@ def test_a_model_has_no_more_centres_than_memory_can_hold_twice():
     assert sizes.n_centers == 400 * sizes.n_cells
     assert 2 * 8 * (WIDTH + TARGETS) * sizes.n_centers < MEMORY
     assert choose_regions(10**9, limit=32e9).n_centers == 10**8
+
+
+@pytest.mark.parametrize(("n", "most"), [(10**6, 50_000), (10**7, 50_000), (10**8, 10**6)])
+def test_a_bounded_model_has_as_many_centres_as_it_may(n, most):
+    assert choose_regions(n, most_centers=most).n_centers == pytest.approx(most, rel=0.01)
+
+
+def test_statistics_are_those_of_a_bounded_model():
+    sizes = choose_disk_sizes(N, WIDTH, TARGETS, None, None, 2, MEMORY, 2**24, most_centers=9000)
+    assert sizes.n_centers == 9000
 
 
 def test_regions_are_never_two():
@@ -111,7 +123,9 @@ def test_without_memory_for_regions_there_are_none():
 
 def test_cells_that_are_given_stay():
     assert choose_regions(10**8, n_cells=50_000, limit=8e9).n_cells == 50_000
-    assert choose_regions(10**8, n_cells=50_000) is None  # its centres would not fit
+    short = choose_regions(10**8, n_cells=50_000)  # its model has fewer centres
+    assert short.n_cells == 50_000
+    assert 2 * 8 * (WIDTH + TARGETS) * short.n_centers < MEMORY
     assert choose_regions(10**6, n_cells=1000).n_centers == 10**6
 
 

@@ -17,6 +17,7 @@ from parkrr.planning.sizes import (
     choose_sizes,
     estimate_bytes,
     estimate_seconds,
+    model_bytes,
 )
 
 STEADY = MachineSpeed(
@@ -63,6 +64,13 @@ def test_without_a_budget_cells_are_of_one_four_or_two_thousand_rows(n, cells):
 @pytest.mark.parametrize(("n", "centers"), [(100, 100), (200_000, 200_000), (5_000_000, 3_000_000)])
 def test_every_row_is_a_centre_up_to_three_million(n, centers):
     assert choose(replace(SIZE, n=n)).n_centers == centers
+
+
+def test_a_bounded_model_has_as_many_centres_as_it_may():
+    size = choose(max_model_size=1e6)
+    assert size.n_centers == int(1e6 / (4 * 18 + 8))  # normal scores stand beside 9 features
+    assert model_bytes(size) <= 1e6
+    assert choose(centers=200_000, max_model_size=1e6).n_centers == 200_000
 
 
 def test_a_cell_too_large_for_every_row_has_a_bounded_number_of_centres():

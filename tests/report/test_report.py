@@ -80,11 +80,13 @@ def test_a_report_with_rows_has_all_sections_and_plots(report):
         "Cells",
         "Tuning",
         "Feature importance",
+        "Explanations",
         "Uncertainty",
         "Theory",
     ]
-    # Predictions of leave-one-out rows and of those given, sizes, errors, plane, importances.
-    assert report.count('<img alt="') == report.count("<figcaption>") == 6
+    # Predictions of leave-one-out rows and of those given, sizes, errors, plane, importances,
+    # partial dependence on three features, and an interaction.
+    assert report.count('<img alt="') == report.count("<figcaption>") == 10
     assert "cos(theta)" in report
 
 

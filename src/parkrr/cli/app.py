@@ -1,4 +1,4 @@
-"""The command line: plan, fit, predict, score, inspect and their options.
+"""The command line: plan, fit, predict, score, inspect, explain and their options.
 
 What they do is in `commands`, which imports torch: 3 s that help and completion do not wait for.
 """
@@ -87,6 +87,7 @@ Classify = Annotated[
     ),
 ]
 Memory = Annotated[str | None, option("Memory of the process, for files 4GB by default.", "SIZE")]
+ModelSize = Annotated[str | None, option("Most bytes of the model, such as 500MB.", "SIZE")]
 Effort = Annotated[str | None, option("How much is searched: fast, balanced or thorough.", "NAME")]
 Seconds = Annotated[float | None, option("Seconds the fit should take.", "SECONDS")]
 Checkpoint = Annotated[
@@ -223,6 +224,7 @@ def plan(
     columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
+    max_model_size: ModelSize = None,
     effort: Effort = None,
     time_budget: Seconds = None,
     checkpoint: Checkpoint = None,
@@ -269,6 +271,7 @@ def fit(
     columns: Columns = None,
     classify: Classify = None,
     max_memory: Memory = None,
+    max_model_size: ModelSize = None,
     effort: Effort = None,
     time_budget: Seconds = None,
     checkpoint: Checkpoint = None,
@@ -391,3 +394,46 @@ def inspect(
     [bold]parkrr inspect minutes.park --cells[/bold]
     """
     run("inspect", **locals())
+
+
+@app.command()
+def explain(
+    model: Model,
+    data: Data,
+    rows: Annotated[int, option("Explain so many of the first rows.", "N", "--rows", "-n")] = 3,
+    target: Annotated[
+        int, option("Number of a target, or of a class in the order of labels, from 0.", "N")
+    ] = 0,
+    shapley: Annotated[
+        bool,
+        option(
+            "Add Shapley values; for a Gaussian kernel whose metric does not mix features.",
+            None,
+            "--shapley",
+        ),
+    ] = False,
+    neighbors: Annotated[
+        int, option("Training rows to show beside each row; 0 for none.", "N")
+    ] = 3,
+    features: Features = None,
+    filter: Filter = None,
+    types: Types = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    quote: Quote = None,
+    comment: Comment = None,
+    report: Annotated[
+        Path | None,
+        option("HTML report to write, with partial dependence on the first 1,000 rows.", "FILE"),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show what moves the predictions of the first rows of files.
+
+    [bold]parkrr explain minutes.park new.parquet --rows 2[/bold]
+    """
+    run("explain", **locals())

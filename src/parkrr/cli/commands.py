@@ -14,6 +14,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import numpy as np
+
+from parkrr import inspection
 from parkrr.cli import results, terminal
 from parkrr.cli.exit_codes import reporting_interrupts
 from parkrr.cli.inputs import as_parquet
@@ -33,12 +36,13 @@ from parkrr.data import (
 )
 from parkrr.errors import ModelFileError, ParameterError, StorageError
 from parkrr.estimators import ParKClassifier, ParKRegressor, load
-from parkrr.inspection import cell_table
+from parkrr.inspection import cell_table, feature_values
 from parkrr.report import summarize
 from parkrr.runtime import describe_count
 
 Estimator = ParKRegressor | ParKClassifier
 CONVERTED = "_rows"  # a folder beside predictions that readers of all of them as one table skip
+REPORT_ROWS = 1000  # of files, that a report of explanations uses
 PLAN_INDENT = 9  # of the lines of a plan, behind their names
 NO_PLOTS = "a report needs matplotlib; pip install 'parkrr[plot]'"
 
@@ -202,6 +206,78 @@ def inspect(
         terminal.show_json(facts)
     else:
         results.show_model(facts)
+
+
+def explain(
+    model: str,
+    data: str,
+    rows: int,
+    target: int,
+    shapley: bool,
+    neighbors: int,
+    report: Path | None,
+    force: bool,
+    json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Show what moves the predictions of the first rows of files."""
+    if rows < 1:
+        raise ParameterError(f"rows must be a whole number >= 1, got {rows}")
+    fitted = load_model(model).set_params(progress=not quiet)
+    path = report and report_path(report, model, force)
+    count = max(rows, REPORT_ROWS) if path else rows
+    with terminal.messages(quiet), open_rows(fitted, data, None, quiet, given) as table:
+        X = read_first_rows(fitted, table, count)
+        facts = explain_rows(fitted, X[:rows], target, shapley, neighbors)
+        if path is not None:
+            fitted.show_report(path, X)
+    facts = {"model": model, "report": path and str(path), **facts}
+    if json:
+        terminal.show_json(facts)
+    else:
+        results.show_explanations(facts)
+
+
+def read_first_rows(fitted: Estimator, table: ParquetTable, count: int) -> Any:
+    """The first rows of files, as a frame, or as an array for a model that was fitted to one."""
+    columns = fitted._columns_of(table)
+    names = [name for name in columns.read_names if name in table.schema.names]
+    rows = next(table.blocks(count, names))
+    if hasattr(fitted, "feature_names_in_"):
+        return rows
+    return np.array([list(row.values()) for row in rows.to_pylist()], dtype=object)
+
+
+def explain_rows(
+    fitted: Estimator, X: Any, target: int, shapley: bool, n_neighbors: int
+) -> dict[str, Any]:
+    """Explanations of rows as data that JSON can hold."""
+    explanation, values = inspection.explain(fitted, X, target=target), feature_values(fitted, X)
+    columns = {"contribution": explanation.contributions, "slope": explanation.slopes}
+    if shapley:
+        columns["shapley"] = inspection.shapley_values(fitted, X, target=target).values
+    listed: list[dict[str, Any]] = []
+    if n_neighbors:
+        listed = inspection.neighbors(fitted, X, n_neighbors, target=target)
+    facts = []
+    for i, prediction in enumerate(explanation.predictions.tolist()):
+        features = [
+            {
+                "name": name,
+                "value": values[i][k],
+                "typical": explanation.typical[k],
+                **{column: float(numbers[i, k]) for column, numbers in columns.items()},
+            }
+            for k, name in enumerate(explanation.features)
+        ]
+        near = [
+            {name: value for name, value in one.items() if name != "row"}
+            for one in listed
+            if one["row"] == i
+        ]
+        facts.append({"prediction": prediction, "features": features, "neighbors": near})
+    return {"base": explanation.base, "rows": facts}
 
 
 def split_names(text: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Results of `fit` and `inspect` as text and tables."""
+"""Results of `fit`, `score`, `inspect` and `explain` as text and tables."""
 
 import math
 import sys
@@ -25,6 +25,7 @@ SCORE_NAMES = {
 }
 BAR = 30  # columns of the largest importance
 MOST_FEATURES = 20  # shown
+NEIGHBOR_FEATURES = 4  # shown of a training row
 MOST_CELLS = 10  # of the largest, and of the worst
 PLAIN: Any = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False}
 
@@ -62,6 +63,56 @@ def show_scores(model: str, scores: Mapping[str, float | None]) -> None:
             if name != "rows"
         }
     )
+
+
+def show_explanations(facts: Mapping[str, Any]) -> None:
+    """Show what moves the predictions of some rows, and training rows like them."""
+    show(f"{facts['model']}: a typical row is predicted {format_number(facts['base'])}")
+    for number, row in enumerate(facts["rows"]):
+        show(f"\nrow {number}: predicted {format_number(row['prediction'])}")
+        key = "shapley" if "shapley" in row["features"][0] else "contribution"
+        ranked = sorted(row["features"], key=lambda feature: -abs(feature[key]))
+        numbers = [name for name in ("contribution", "shapley", "slope") if name in ranked[0]]
+        table = Table("feature", "value", "typical", **PLAIN)
+        for name in numbers:
+            table.add_column(name, justify="right")
+        for feature in ranked[:MOST_FEATURES]:
+            table.add_row(
+                Text(feature["name"], overflow="ellipsis"),
+                Text(format_value(feature["value"])),
+                Text(format_value(feature["typical"])),
+                *("" if math.isnan(feature[k]) else format_number(feature[k]) for k in numbers),
+            )
+        show_table(table)
+        if row["neighbors"]:
+            show_neighbors(row["neighbors"], [feature["name"] for feature in ranked])
+    if facts["report"]:
+        show(f"\nreport: {facts['report']}")
+
+
+def show_neighbors(neighbors: Sequence[Mapping[str, Any]], features: Sequence[str]) -> None:
+    """Show training rows like a row, with the features that count most for it."""
+    names = features[:NEIGHBOR_FEATURES]
+    show("\ntraining rows like it")
+    table = Table(**PLAIN)
+    for name in ("similarity", "predicted"):
+        table.add_column(name, justify="right")
+    for name in names:
+        table.add_column(Text(name, overflow="ellipsis"))
+    for one in neighbors:
+        table.add_row(
+            f"{one['similarity']:.3f}",
+            format_number(one["prediction"]),
+            *(Text(format_value(one["values"][name])) for name in names),
+        )
+    show_table(table)
+
+
+def format_value(value: Any) -> str:
+    """A value of a feature; a dash where it is missing or not known."""
+    if value is None:
+        return "-"
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def show_facts(texts: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """Rows from anywhere, as blocks of numbers."""
 
-from parkrr.data.column_kinds import family_of, name_type
+from parkrr.data.column_kinds import decode_dictionary, family_of, name_type
 from parkrr.data.csv import (
+    GROUP_ROWS,
     Dialect,
     convert_to_parquet,
     file_versions,
@@ -22,6 +23,7 @@ from parkrr.data.encoded_table import (
     learn_encoded_table,
     learn_frame_encoder,
     read_file_rows,
+    without_views,
 )
 from parkrr.data.encoders import (
     FOLDS,
@@ -38,11 +40,13 @@ from parkrr.data.encoders import (
     largest_width,
     learn_numbers,
 )
+from parkrr.data.filters import make_filter
 from parkrr.data.holdout import Holdout, hold_out
 from parkrr.data.parquet import (
     BLOCK_BYTES,
     ParquetTable,
     count_sampled_groups,
+    describe_dataset,
     fingerprint,
     rows_per_block,
     scan_parquet,
@@ -74,12 +78,22 @@ from parkrr.data.rows import (
     merge_copies,
     name_columns,
     naming_parameter,
+    needs_scan,
     read_labels,
     read_numbers,
     select_validation_rows,
+    sort_by_cell,
     validation_positions,
 )
-from parkrr.data.storage import Folder, atomic_write, is_url, locate_file, open_folder
+from parkrr.data.storage import (
+    DigestingFile,
+    Folder,
+    atomic_write,
+    is_url,
+    locate_file,
+    open_folder,
+    temporary_name,
+)
 from parkrr.data.targets import (
     Target,
     class_indices,

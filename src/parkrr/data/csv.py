@@ -242,7 +242,7 @@ def convert_to_parquet(
     out: Path,
     shown: bool,
     block_bytes: int = BLOCK_BYTES,
-    dialect: Dialect = Dialect(),  # noqa: B008 - it is frozen
+    dialect: Dialect = Dialect(),
 ) -> Path:
     """Write the rows of CSV or Arrow files as one Parquet file.
 

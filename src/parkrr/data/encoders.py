@@ -86,7 +86,10 @@ class Number:
         return f"{text}; means of the target at {len(self.knots)} values" if self.means else text
 
     def encode(self, values: pa.ChunkedArray) -> Array:
-        x = read_values(self.name, self.holds, self.type, values)
+        return self.encode_numbers(read_values(self.name, self.holds, self.type, values))
+
+    def encode_numbers(self, x: Array) -> Array:
+        """The same of numbers (n,), NaN where one is missing."""
         if not self.flagged and not self.means and np.isfinite(x.sum()):  # a cheap test for all
             return x[:, None]
         missing = find_missing(x, self.name)
@@ -143,7 +146,10 @@ class DateTime:
         return "; ".join([*parts, *["whether it is missing"] * self.flagged])
 
     def encode(self, values: pa.ChunkedArray) -> Array:
-        s = read_values(self.name, self.holds, self.type, values)
+        return self.encode_seconds(read_values(self.name, self.holds, self.type, values))
+
+    def encode_seconds(self, s: Array) -> Array:
+        """The same of seconds (n,), NaN where a date is missing."""
         missing = ~np.isfinite(s)
         s = np.where(missing, self.fill, s)
         parts = [s] if self.elapsed else []

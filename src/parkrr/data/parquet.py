@@ -78,6 +78,10 @@ class ParquetTable:
         The same for columns that no type holds. They are not in the schema.
     groups, time
         Names of columns that say which rows are validation rows.
+    content
+        SHA-256 of the file, if it is a copy of rows from elsewhere.
+    lifetime
+        Of a temporary folder: its files are there while any part of the table exists.
     """
 
     row_groups: tuple[RowGroup, ...] = field(repr=False)
@@ -91,6 +95,8 @@ class ParquetTable:
     conflicts: Mapping[str, str] = field(default_factory=dict, repr=False)
     groups: str | None = None
     time: str | None = None
+    content: str | None = field(default=None, repr=False)
+    lifetime: Any = field(default=None, repr=False, compare=False)
 
     @property
     def n_rows(self) -> int:
@@ -262,7 +268,54 @@ def scan_parquet(
     known = needs_only(filter, dataset.schema.names)
     early = make_filter(filter, dataset.schema) if known else None
     dataset, promotions, conflicts = unify_files(dataset, early)
-    filter = make_filter(filter, dataset.schema)
+    table = describe_dataset(
+        dataset,
+        str(path),
+        target,
+        features,
+        weight,
+        make_filter(filter, dataset.schema),
+        groups,
+        time,
+        promotions,
+        conflicts,
+    )
+    differing = [f"{name!r} is {promotions[name]}" for name in table.columns if name in promotions]
+    if differing:
+        more = f"; {len(differing) - WARNED} more in .promotions" if differing[WARNED:] else ""
+        warnings.warn(
+            f"files have different columns: {'; '.join(differing[:WARNED])}{more}", stacklevel=2
+        )
+    return table
+
+
+def describe_dataset(
+    dataset: Any,
+    name: str,
+    target: str | Sequence[str] | None,
+    features: str | Sequence[str] | None,
+    weight: str | None,
+    filter: Any,
+    groups: str | None,
+    time: str | None,
+    promotions: Mapping[str, str],
+    conflicts: Mapping[str, str],
+) -> ParquetTable:
+    """A dataset of Parquet files with the roles of its columns, which are checked.
+
+    Parameters
+    ----------
+    dataset
+        A pyarrow.dataset.FileSystemDataset.
+    name
+        Of the dataset in errors.
+    target, features, weight, groups, time
+        As for :func:`scan_parquet`.
+    filter
+        A pyarrow expression, or None.
+    promotions, conflicts
+        As in :class:`ParquetTable`.
+    """
     names = [*dataset.schema.names, *conflicts]
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     weights = () if weight is None else (weight,)
@@ -270,31 +323,31 @@ def scan_parquet(
     left = {*own, groups, time}
     others = [name for name in names if name not in left and not name.startswith(PANDAS_INDEX)]
     chosen = (features,) if isinstance(features, str) else tuple(features or others)
-    for name in (groups, time):
-        if name is not None and (name not in names or name in own):
+    for column in (groups, time):
+        if column is not None and (column not in names or column in own):
             raise ParameterError(
-                f"groups and time must be columns beside target and weight, but {name!r} is not "
-                f"one of {[each for each in names if each not in own]}{suggest(name, names)}"
+                f"groups and time must be columns beside target and weight, but {column!r} is not "
+                f"one of {[each for each in names if each not in own]}{suggest(column, names)}"
             )
-    for name, count in Counter([*targets, *chosen, *weights]).items():
-        if name not in names:
+    for column, count in Counter([*targets, *chosen, *weights]).items():
+        if column not in names:
             raise ParameterError(
-                f"target, features and weight must be columns, but {name!r} is not one of {names}"
-                f"{suggest(name, names)}"
+                f"target, features and weight must be columns, but {column!r} is not one of "
+                f"{names}{suggest(column, names)}"
             )
-        if name in conflicts:
+        if column in conflicts:
             raise SourceError(
-                str(path),
-                f"column {name!r} is {conflicts[name]}, and no type holds all of these; write the "
-                f"files with one type, or name other columns in features=",
+                name,
+                f"column {column!r} is {conflicts[column]}, and no type holds all of these; write "
+                f"the files with one type, or name other columns in features=",
             )
-        if name in own and name in chosen:
+        if column in own and column in chosen:
             raise ParameterError(f"features must not hold the target or weight, got {chosen!r}")
         if count > 1:
             raise ParameterError(
-                f"target, features and weight must name a column once, got {name!r} twice"
+                f"target, features and weight must name a column once, got {column!r} twice"
             )
-    table = ParquetTable(
+    return ParquetTable(
         list_row_groups(dataset, filter),
         dataset.schema,
         targets,
@@ -307,13 +360,6 @@ def scan_parquet(
         groups,
         time,
     )
-    differing = [f"{name!r} is {promotions[name]}" for name in table.columns if name in promotions]
-    if differing:
-        more = f"; {len(differing) - WARNED} more in .promotions" if differing[WARNED:] else ""
-        warnings.warn(
-            f"files have different columns: {'; '.join(differing[:WARNED])}{more}", stacklevel=2
-        )
-    return table
 
 
 def list_paths(path: Any, filesystem: Any) -> tuple[Any, Any]:
@@ -396,7 +442,14 @@ def list_row_groups(dataset: Any, filter: Any) -> tuple[RowGroup, ...]:
 
 
 def fingerprint(table: ParquetTable) -> dict[str, str]:
-    """Size and time of every file, and the order of row groups, so that a change is noticed."""
+    """Size and time of every file, and the order of row groups, so that a change is noticed.
+
+    A copy of rows from elsewhere is known by its content: it may be in another folder next time.
+    """
+    if table.content is not None:
+        sizes = repr([(group.group, group.n_rows) for group in table.row_groups])
+        rows = hashlib.sha256(sizes.encode()).hexdigest()
+        return {"content of the source": table.content, "rows of the source": rows}
     infos = table.filesystem.get_file_info(sorted({group.path for group in table.row_groups}))
     order = repr([(group.path, group.group, group.n_rows) for group in table.row_groups])
     files = {info.path: f"{info.size} bytes of {info.mtime_ns}" for info in infos}

@@ -212,6 +212,13 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__")
 
 
+def needs_scan(X: Any) -> bool:
+    """Whether it is a source for `scan`, and neither an array nor a frame."""
+    libraries = ("pyarrow._dataset", "deltalake.", "pyiceberg.", "datasets.", "ray.data.")
+    plain = is_frame(X) or hasattr(X, "__array__")
+    return not plain and (type(X).__module__.startswith(libraries) or callable(X))
+
+
 def collect(rows: Any) -> Any:
     """The rows of a lazy frame of polars, which are read now; anything else as it is."""
     return rows.collect() if type(rows).__name__ == "LazyFrame" else rows
@@ -400,11 +407,16 @@ def cut_evenly(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
 
 def group_by_cell(cell_of: Tensor, n_cells: int) -> tuple[Tensor, list[int]]:
     """The order (n,) that puts rows of one cell together, and the rows in each cell."""
-    cells = cell_of.cpu().numpy()
-    counts = np.bincount(cells, minlength=n_cells).tolist()
+    counts = np.bincount(cell_of.cpu().numpy(), minlength=n_cells).tolist()
+    return sort_by_cell(cell_of, n_cells), counts
+
+
+def sort_by_cell(cell_of: Tensor, n_cells: int) -> Tensor:
+    """The order (n,) that puts rows of one cell together."""
     narrow = np.uint16 if n_cells <= 2**16 else np.int64
-    order = np.argsort(cells.astype(narrow), kind="stable")  # radix sort on 16 bits
-    return torch.from_numpy(order).to(cell_of.device), counts
+    cells = cell_of.cpu().numpy().astype(narrow)
+    order = np.argsort(cells, kind="stable")  # radix sort on 16 bits
+    return torch.from_numpy(order).to(cell_of.device)
 
 
 def draw_indices(n: int, size: int, seed: int) -> Tensor:

@@ -1,5 +1,6 @@
 """A folder on this machine or in an object store, and files written atomically."""
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -53,7 +54,16 @@ class Folder:
         """Remove unfinished files of processes that were killed."""
         for name in self.names():
             if name.startswith(TEMPORARY):
-                self.filesystem.delete_file(f"{self.path}/{name}")
+                self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        self.filesystem.delete_file(f"{self.path}/{name}")
+
+    def rename(self, name: str, other: str) -> None:
+        """Give a file another name; a file of that name is replaced."""
+        with naming_writes(self.display_name(other)):
+            self.filesystem.move(f"{self.path}/{name}", f"{self.path}/{other}")
 
     def names(self) -> set[str]:
         """Of all files, in one request."""
@@ -108,6 +118,28 @@ class Folder:
             with self.file(name) as file, Path(own, name).open("wb") as copy:
                 shutil.copyfileobj(file, copy, 2**20)
             yield Path(own, name)
+
+
+class DigestingFile:
+    """A file to write, and the digest of what was written; what pyarrow needs of one."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        self.digest.update(content)
+        return int(self.file.write(content))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
 
 
 def open_folder(url: str | Path) -> Folder:

@@ -4,7 +4,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -38,14 +38,16 @@ from parkrr.data import (
     hash_rows,
     hash_table,
     is_csv,
+    is_frame,
     join_blocks,
     learn_frame_encoder,
     learn_numbers,
     merge_copies,
     name_columns,
     naming_parameter,
+    needs_scan,
 )
-from parkrr.errors import ParameterError, check_column_kinds, check_one_of
+from parkrr.errors import ParameterError, check_column_kinds, check_one_of, suggest
 from parkrr.estimators.guarantees import (
     GUARANTEES,
     choose_set_aside,
@@ -186,6 +188,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         effort: str = "balanced",
         time_budget: float | str = "auto",
         max_memory: float | str | None = None,
+        max_model_size: float | str | None = None,
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-4,
@@ -214,6 +217,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.effort = effort
         self.time_budget = time_budget
         self.max_memory = max_memory
+        self.max_model_size = max_model_size
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
@@ -227,6 +231,45 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
         self.warm_start = warm_start
         self.random_state = random_state
+
+    def set_params(self: Estimator, **params: Any) -> Estimator:
+        """Set parameters of this estimator, and of its kernel.
+
+        A parameter of the kernel is written ``kernel__lengthscale``. It gives this estimator
+        another kernel; other estimators that share the former one keep it.
+
+        Parameters
+        ----------
+        params : dict
+            Names and values, as listed by ``get_params()``.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of that name, or a kernel does not accept its value.
+        ParameterError
+            If a parameter of the kernel is set, but `kernel` is a name or "auto", of which
+            parameters are chosen by :meth:`fit`.
+
+        Examples
+        --------
+        >>> from parkrr import Gaussian, ParKRegressor
+        >>> model = ParKRegressor(kernel=Gaussian())
+        >>> model.set_params(kernel__lengthscale=2.0, penalty=1e-3).kernel
+        Gaussian(lengthscale=2.0)
+        """
+        # BaseEstimator would change the kernel in place, with all estimators that share it.
+        prefix = "kernel__"
+        of_kernel = {k.removeprefix(prefix): v for k, v in params.items() if k.startswith(prefix)}
+        super().set_params(**{k: v for k, v in params.items() if not k.startswith(prefix)})
+        if of_kernel:
+            self.kernel = replace_params(self.kernel, of_kernel)
+        return self
 
     def plan(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -268,6 +311,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         (5, 20000)
         """
         params, X = self.get_params(deep=False), collect(X)
+        check_scanned(X)
         check_any_rows(X)
         if isinstance(X, ParquetTable):
             return plan_table(params, X, classify=self._kind == "ParKClassifier", seed=0)
@@ -370,6 +414,42 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """
         rows = self._rows(X)
         return self._predictor().novelty(rows, self._cores)
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Find the cell that each row belongs to.
+
+        It is the cell of the nearest centroid; in a model of several regions, of the nearest
+        one in the nearest region. With a blend, neighbours of this cell predict the row too.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Number of the cell of each row, from 0 to ``n_cells_ - 1``; ``report_[q]`` describes
+            cell q.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import Gaussian, ParKRegressor
+        >>> X = np.linspace(0, 6, 400)[:, None]
+        >>> model = ParKRegressor(Gaussian(), 1e-6, n_cells=4, blend=1, coarse=0, random_state=0)
+        >>> cells = model.fit(X, np.sin(X[:, 0])).apply(X)
+        >>> bool((np.bincount(cells) == [cell.rows for cell in model.report_]).all())
+        True
+        """
+        rows = self._rows(X)
+        cells = self.model_.apply_in_chunks(self.model_.route, rows, self._cores)
+        return cells.cpu().numpy()
 
     def save(self, path: str | Path, centers: str | None = None) -> float | None:
         """Write the fitted model to one file, which :func:`parkrr.load` reads.
@@ -513,7 +593,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         source : ParquetTable
-            Result of :func:`parkrr.scan_parquet`. It needs no target.
+            Result of :func:`parkrr.scan_parquet`, :func:`parkrr.scan_csv` or :func:`parkrr.scan`.
+            It needs no target.
         folder : str or Path
             Folder or URL for files named part-00000.parquet and so on. Rerunning the same call
             after an interruption writes only the files that are missing.
@@ -579,8 +660,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         source : ParquetTable
-            Result of :func:`parkrr.scan_parquet` or :func:`parkrr.scan_csv` with the target, and
-            with row weights if you like. Rows without a target are left out.
+            Result of :func:`parkrr.scan_parquet`, :func:`parkrr.scan_csv` or :func:`parkrr.scan`
+            with the target, and with row weights if you like. Rows without a target are left out.
 
         Returns
         -------
@@ -970,12 +1051,41 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """
 
 
+def replace_params(kernel: Kernel | str, params: dict[str, Any]) -> Kernel:
+    """The kernel with other values of some of its parameters."""
+    names = ", ".join(f"kernel__{name}" for name in params)
+    if not isinstance(kernel, Kernel) or not is_dataclass(kernel):
+        raise ParameterError(
+            f"kernel must be an instance that is a dataclass, such as Gaussian(), to set {names}, "
+            f"got {kernel!r}; set it first"
+        )
+    known = kernel.get_params()
+    for name in params:
+        if name not in known:
+            raise ParameterError(
+                f"kernel__{name} must be a parameter of {kernel!r}, which has {list(known)}"
+                f"{suggest(name, known)}"
+            )
+    return replace(kernel, **params)
+
+
 def check_source(source: Any) -> None:
     """Refuse what is no table of files."""
     if not isinstance(source, ParquetTable):
         raise ParameterError(
-            f"source must be the result of scan_parquet or scan_csv, got "
-            f"{type(source).__name__}; use predict or score for rows in memory"
+            f"source must be the result of scan_parquet, scan_csv or scan, got "
+            f"{type(source).__name__}; write scan(source, ...), or use predict or score for rows "
+            f"in memory"
+        )
+
+
+def check_scanned(X: Any) -> None:
+    """Refuse a source of another library that is neither an array nor a frame."""
+    if needs_scan(X):
+        name = getattr(X, "__name__", None) or type(X).__name__
+        raise ParameterError(
+            f"X must be rows in memory or the result of scan, got {name}; write "
+            f"fit(parkrr.scan(source, target=...))"
         )
 
 
@@ -987,11 +1097,13 @@ def check_rows(X: Any, y: Any) -> None:
             f"X must be rows in memory or the result of {scan}, got {str(X)!r}; for a file "
             f"write fit({scan}({str(X)!r}, target=...))"
         )
+    check_scanned(X)
     check_any_rows(X)
     if y is None and not isinstance(X, ParquetTable):  # as in scikit-learn
+        way_out = "; if it is a column of X, write fit(parkrr.scan(X, target=...))"
         raise ParameterError(
-            "y must be given with X: this estimator requires y to be passed, but the target y is "
-            "None"
+            f"y must be given with X: this estimator requires y to be passed, but the target y is "
+            f"None{way_out if is_frame(X) else ''}"
         )
 
 

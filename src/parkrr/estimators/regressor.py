@@ -105,6 +105,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         beyond what the process already holds, None for no limit; for files it limits the
         whole process, None for 4 GB. Automatic numbers of cells and centres follow from
         it, and a fit that needs more is refused before it starts; see :meth:`plan`.
+    max_model_size : float, str or None, default=None
+        Bytes of the model, > 0, or a string such as "500MB"; None for no limit. Where the
+        model would be larger, fewer of the rows are Nystrom centres. A given `n_centers`
+        goes before it.
     fit_intercept : bool, default=True
         Subtract the mean of the target before the fit. Set it to False if the target is
         already centred, or if predictions far from all rows should go to zero.
@@ -239,6 +243,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         effort: str = "balanced",
         time_budget: float | str = "auto",
         max_memory: float | str | None = None,
+        max_model_size: float | str | None = None,
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-4,
@@ -270,6 +275,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
             effort=effort,
             time_budget=time_budget,
             max_memory=max_memory,
+            max_model_size=max_model_size,
             fit_intercept=fit_intercept,
             max_iter=max_iter,
             tol=tol,
@@ -313,7 +319,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
             dates, times and categories, or text that is one of these. Values may be missing
             (NaN, None, NA) in arrays, frames and files; infinity is refused. Columns of a frame
             go by name in any order in all later calls, and more columns are ignored. Files hold
-            target and weights as well.
+            target and weights as well; :func:`parkrr.scan` and :func:`parkrr.scan_csv` describe
+            other sources.
         y : array-like of shape (n,) or (n, t), default=None
             Target, or t targets that are fitted together. It must be None for files.
         sample_weight : array-like of shape (n,), default=None

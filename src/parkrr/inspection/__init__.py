@@ -1,5 +1,6 @@
-"""Facts about a fitted estimator: cells, errors, borders, theory."""
+"""Facts about a fitted estimator: cells, errors, borders, drift, theory, explanations."""
 
+from parkrr.inspection.column_values import Value, feature_values
 from parkrr.inspection.diagnostics import (
     FittedEstimator,
     balance,
@@ -13,4 +14,9 @@ from parkrr.inspection.diagnostics import (
     tuning_errors,
     worst_rows,
 )
+from parkrr.inspection.drift import Drift, drift
+from parkrr.inspection.explanation import explain
+from parkrr.inspection.neighbors import neighbors
+from parkrr.inspection.partial_dependence import Grid, PartialDependence, partial_dependence
 from parkrr.inspection.projection import leading_plane
+from parkrr.inspection.shapley import shapley_values

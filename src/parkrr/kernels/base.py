@@ -8,9 +8,11 @@ product and one map in place. Rows are *augmented* before the product, to (x, |x
 so that the product already is the squared distance.
 """
 
+import copy
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -56,6 +58,36 @@ class Kernel(ABC):
     def among(self, Z: Tensor) -> Tensor:
         """The kernel matrices of many small sets of rows Z (b, k, d), shape (b, k, k)."""
         return torch.stack([self(rows, rows) for rows in Z])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, as in scikit-learn; none of a kernel that is not a dataclass.
+
+        Several estimators may share a kernel, so it does not change and has no `set_params`:
+        ``estimator.set_params(kernel__lengthscale=2.0)`` gives that estimator another kernel.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Without effect: no parameter of a kernel has parameters.
+
+        Returns
+        -------
+        dict
+            From names to values.
+
+        Examples
+        --------
+        >>> from parkrr import Matern
+        >>> Matern(2.0).get_params()
+        {'lengthscale': 2.0, 'nu': 1.5}
+        """
+        if not is_dataclass(self):
+            return {}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+
+    def __sklearn_clone__(self) -> "Kernel":
+        """A copy, for `clone`, which would otherwise build a kernel of yours from `get_params`."""
+        return copy.deepcopy(self)
 
 
 def as_kernel(kernel: Kernel | str) -> Kernel:

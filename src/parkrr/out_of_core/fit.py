@@ -55,10 +55,11 @@ from parkrr.planning import (
 )
 from parkrr.runtime import LocalEngine, as_engine, check_device, move_to_device
 from parkrr.solvers import smallest_penalty
-from parkrr.tuning import Chosen, TuningLog
+from parkrr.tuning import Chosen, OpenChoices, TuningLog
 
 SAMPLE_ROWS = 2000  # that are kept, for importances
-JOB_VERSION = 5
+DENSER = 4  # times the rows of the sample, from which lengthscale and penalty are chosen again
+JOB_VERSION = 6
 ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were on, or damaged
 UNFITTED = "unfitted.park"
 CODES = "codes."  # of columns by fold, in that file
@@ -97,7 +98,8 @@ def fit_from_disk(
         with unfitted as (checkpoint, path):  # its centres stay mapped
             decided = PassSettings.read(path, table, params)
             before = time.perf_counter() - start
-            result = move_to_device(run_until_kept(decided, checkpoint), device)
+            result, settings = run_until_kept(decided, checkpoint)
+            result = move_to_device(result, device)
     chosen = decided.log.seconds
     seconds = {
         **chosen,
@@ -107,7 +109,7 @@ def fit_from_disk(
     }
     sample = move_to_device(decided.sample, device)
     by_region = decided.sizes.n_regions > 0
-    return DiskFit(result, decided.rows, decided.settings, decided.log, sample, seconds, by_region)
+    return DiskFit(result, decided.rows, settings, decided.log, sample, seconds, by_region)
 
 
 def check_possible(params: dict[str, Any]) -> None:
@@ -133,6 +135,7 @@ class PassSettings(NamedTuple):
 
     rows: EncodedTable
     sizes: DiskPlan
+    choices: OpenChoices
     settings: FitSettings
     log: TuningLog
     unfitted: UnfittedModel
@@ -199,7 +202,7 @@ class PassSettings(NamedTuple):
         )
         log = TuningLog(facts["tried"], facts["seconds"])
         sample = torch.tensor(facts["sample"], dtype=torch.float64)
-        return cls(rows, sizes, settings, log, unfitted, sample)
+        return cls(rows, sizes, choices, settings, log, unfitted, sample)
 
 
 def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSettings:
@@ -234,7 +237,7 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     settings = replace(settings, metric=unfitted.model.metric)
     statistics_bytes = 8 * sum(statistics_lengths(unfitted.sizes, unfitted.n_outputs))
     sizes = replace(sizes, n_groups=count_passes(sizes, statistics_bytes))
-    return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
+    return PassSettings(rows, sizes, choices, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
 
 
 def decide_regions(
@@ -270,7 +273,7 @@ def decide_regions(
         n_centers=settings.n_centers,
         metric=unfitted.model.metric,
     )
-    return PassSettings(rows, sizes, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
+    return PassSettings(rows, sizes, choices, settings, log, unfitted, sample.X[:SAMPLE_ROWS])
 
 
 def bound_penalty(penalty: float, unfitted: UnfittedModel, log: TuningLog) -> float:
@@ -286,7 +289,7 @@ def bound_penalty(penalty: float, unfitted: UnfittedModel, log: TuningLog) -> fl
     return max(penalty, least)
 
 
-def run_until_kept(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
+def run_until_kept(decided: PassSettings, checkpoint: Checkpoint) -> tuple[FitResult, FitSettings]:
     """The passes, and again those tasks whose results vanish or change before they are used."""
     lost: ResultError | None = None
     for _ in range(ATTEMPTS):
@@ -300,14 +303,18 @@ def run_until_kept(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
     ) from lost
 
 
-def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
-    """Rows sorted by region, or by cell for FALKON; or statistics of cells in one pass."""
+def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> tuple[FitResult, FitSettings]:
+    """Rows sorted by region, or by cell for FALKON; or statistics of cells in one pass.
+
+    Returns the settings of the fit, too, which sorted rows may change.
+    """
     rows, sizes, settings = decided.rows, decided.sizes, decided.settings
     if settings.engine is settings.engine.local:  # no more threads than there is memory for
         engine = LocalEngine(min(settings.engine.cores, sizes.n_workers))
         settings = replace(settings, engine=engine)
     n_sorted = -(-rows.n_rows // sizes.sort_rows)
     if sizes.n_regions:
+        denser = rows.n_rows >= DENSER * sizes.n_sample
         return fit_by_region(
             decided.unfitted,
             settings,
@@ -316,9 +323,11 @@ def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
             n_slices=n_sorted,
             max_bytes=sizes.room,
             n_left_out=sizes.n_left_out,
+            choices=decided.choices if denser else None,
+            log=decided.log,
         )
     if settings.solver == "falkon":
-        return fit_from_sorted_rows(
+        result = fit_from_sorted_rows(
             decided.unfitted,
             settings,
             rows,
@@ -327,7 +336,8 @@ def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
             max_bytes=sizes.room,
             n_left_out=sizes.n_left_out,
         )
-    return fit_from_statistics(
+        return result, settings
+    result = fit_from_statistics(
         decided.unfitted,
         settings,
         rows,
@@ -337,6 +347,7 @@ def run_passes(decided: PassSettings, checkpoint: Checkpoint) -> FitResult:
         n_sorted=n_sorted,
         max_bytes=sizes.room,
     )
+    return result, settings
 
 
 def describe_job(table: ParquetTable, params: dict[str, Any], classify: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from parkrr.data import (
     BLOCK_BYTES,
+    DigestingFile,
     ParquetTable,
     TableEncoder,
     fingerprint,
@@ -152,28 +153,6 @@ def write_part(predictor: FilePredictor, checkpoint: Checkpoint, part: Part) -> 
         n_rows = write_parquet(digesting, predictor.blocks(part.table))
     checkpoint.mark(part.marker, digesting.digest.hexdigest(), {"rows": n_rows})
     return n_rows
-
-
-class DigestingFile:
-    """A file to write, and the digest of what was written; what pyarrow needs of one."""
-
-    closed = False
-
-    def __init__(self, file: Any) -> None:
-        self.file, self.digest = file, hashlib.sha256()
-
-    def write(self, content: Any) -> int:
-        self.digest.update(content)
-        return int(self.file.write(content))
-
-    def tell(self) -> int:
-        return int(self.file.tell())
-
-    def flush(self) -> None:
-        self.file.flush()
-
-    def close(self) -> None:
-        """Whoever opened the file closes it."""
 
 
 def check_columns(predictor: FilePredictor, table: ParquetTable) -> None:

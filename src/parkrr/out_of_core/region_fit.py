@@ -11,16 +11,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import VALIDATION_SHARE, EncodedTable, has_copies, merge_copies
+from parkrr.data import VALIDATION_SHARE, EncodedTable
 from parkrr.errors import ParameterError
+from parkrr.kernels import Radial
 from parkrr.out_of_core.checkpoint import Checkpoint
-from parkrr.out_of_core.sorted_pass import DiskCell, sort_rows
+from parkrr.out_of_core.region_tuning import Candidate, scale_settings, tune_on_regions
+from parkrr.out_of_core.sorted_pass import DiskCell, remove_sorted_rows, sort_rows
 from parkrr.out_of_core.unfitted_model import (
     MARGIN_ROWS,
     UnfittedModel,
@@ -41,6 +43,9 @@ from parkrr.park import (
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Regions, median_margin
 from parkrr.planning import HEAVIEST, SORT_COPIES
 from parkrr.runtime import LocalEngine, describe_bytes, move_to_device, torch_threads
+from parkrr.tuning import OpenChoices, TuningLog
+
+FINISHED = "regions"  # the result that is there when all of them are fitted
 
 
 @dataclass(frozen=True)
@@ -75,30 +80,83 @@ def fit_by_region(
     n_slices: int,
     max_bytes: float,
     n_left_out: int,
-) -> FitResult:
-    """Sort the rows in `n_slices` tasks, then fit region after region.
+    choices: OpenChoices | None,
+    log: TuningLog,
+) -> tuple[FitResult, FitSettings]:
+    """Sort the rows in `n_slices` tasks, then fit region after region; the settings used, too.
 
     The centroids of the unfitted model are those of the regions. A core may use `max_bytes` for the
-    rows of a region, and at most about `n_left_out` rows get leave-one-out predictions.
+    rows of a region, and at most about `n_left_out` rows get leave-one-out predictions. With
+    `choices`, what they leave open of lengthscale and penalty is chosen again on the sorted rows.
     """
-    start = time.perf_counter()
-    upper = unfitted.model.centroids  # (R, e)
-    all_regions = sort_rows(unfitted, settings, rows, checkpoint, n_slices, range(len(upper)))
-    there = [r for r, region in enumerate(all_regions) if region.n_rows]
-    upper, regions = upper[there], [all_regions[r] for r in there]
-    check_room(regions, max_bytes)
-    sorted_at = time.perf_counter()
-    tasks = make_region_tasks(settings, regions, n_left_out)
-    work = partial(fit_and_publish, checkpoint)
-    published = checkpoint.run(settings, "fitting regions", work, tasks)
-    fitted = list(read_regions(unfitted, checkpoint, tasks, published))
+    start = sorted_at = time.perf_counter()
+    finished = read_finished(checkpoint)
+    if finished is None:
+        R = len(unfitted.model.centroids)
+        all_regions = sort_rows(unfitted, settings, rows, checkpoint, n_slices, range(R))
+        there = [r for r, region in enumerate(all_regions) if region.n_rows]
+        regions = [all_regions[r] for r in there]
+        check_room(regions, max_bytes)
+        sorted_at = time.perf_counter()
+        tuned, tried = settings, list[dict[str, object]]()
+        if choices is not None:
+            own = [(task.rows, task.settings) for task in make_region_tasks(settings, regions, 0)]
+            tuned, tried = tune_on_regions(settings, own, checkpoint, choices)
+        tasks = make_region_tasks(tuned, regions, n_left_out)
+        work = partial(fit_and_publish, checkpoint)
+        published = checkpoint.run(settings, "fitting regions", work, tasks)
+        kernel = tuned.kernel
+        length = (
+            kernel.lengthscale if kernel != settings.kernel and isinstance(kernel, Radial) else None
+        )
+        finished = FinishedRegions(there, length, tuned.penalty, tried, published)
+        finished.publish(checkpoint)
+    remove_sorted_rows(checkpoint)
+    settings = scale_settings(settings, Candidate(finished.lengthscale, finished.penalty), 1.0)
+    fitted = list(read_regions(unfitted, checkpoint, finished.published))
     seconds = (sorted_at - start, time.perf_counter() - sorted_at)
     model = replace(
         unfitted.model,
+        kernel=settings.kernel,
         centroids=torch.cat([region.centroids for region in fitted]),
-        **join_levels(unfitted, upper, fitted),
+        **join_levels(unfitted, unfitted.model.centroids[finished.numbers], fitted),
     )
-    return collect(model, number_cells(fitted), unfitted.scale, seconds)
+    result = collect(model, number_cells(fitted), unfitted.scale, seconds)
+    log.tried.extend(finished.tried)  # once, if damaged results were made again
+    return result, settings
+
+
+class FinishedRegions(NamedTuple):
+    """What a fit builds its model from, once no sorted rows are needed."""
+
+    numbers: list[int]  # of the regions that have rows
+    lengthscale: float | None  # None for that of the settings
+    penalty: float
+    tried: list[dict[str, object]]  # to choose these two
+    published: list[dict[str, Any]]  # facts of each region
+
+    def publish(self, checkpoint: Checkpoint) -> None:
+        facts = self._asdict()
+        del facts["published"]  # each region has its own
+        checkpoint.publish(FINISHED, np.empty(0), facts)
+
+
+def read_finished(checkpoint: Checkpoint) -> FinishedRegions | None:
+    """What an earlier call finished, if none of it is missing or damaged."""
+    if f"{FINISHED}.json" not in checkpoint.place.names():
+        return None
+    facts = checkpoint.facts(FINISHED)
+    if facts is None:
+        return None
+    published = [checkpoint.facts(region_name(k)) for k in range(len(facts["numbers"]))]
+    if any(each is None for each in published):
+        return None
+    return FinishedRegions(**facts, published=published)
+
+
+def region_name(k: int) -> str:
+    """Of the result of the k-th region that has rows."""
+    return f"region-{k:06d}"
 
 
 def check_room(regions: list[DiskCell], max_bytes: float) -> None:
@@ -138,17 +196,14 @@ def make_region_tasks(
             seed=seeds[r],
             shown=False,
         )
-        tasks.append(RegionTask(f"region-{r:06d}", region, own, share))
+        tasks.append(RegionTask(region_name(r), region, own, share))
     return tasks
 
 
 def fit_region(task: RegionTask) -> FittedRegion:
     """Algorithm 1 on the rows of one region, loaded."""
     settings = task.settings
-    rows, is_validation = task.rows.load_marked()
-    if is_validation is None and has_copies(rows):  # or a row left out would be predicted by them
-        rows = merge_copies(rows)
-        rows = replace(rows, w=None if rows.w is None else rows.w.to(rows.X.dtype))
+    rows, is_validation = task.rows.load_without_copies()
     C = select_centroids(settings, rows, settings.seeds.centroids)  # (q, e)
     C, cells = divide_rows(settings, rows, C)
     left_out = [math.ceil(task.left_out_share * cell.n_rows) for cell in cells]
@@ -184,12 +239,11 @@ def fit_and_publish(checkpoint: Checkpoint, task: RegionTask) -> dict[str, Any]:
 def read_regions(
     unfitted: UnfittedModel,
     checkpoint: Checkpoint,
-    tasks: list[RegionTask],
     published: list[dict[str, Any]],
 ) -> Iterator[FittedRegion]:
     """What the tasks published, in order."""
-    for task, facts in zip(tasks, published, strict=True):
-        cells = read_cells(checkpoint, task.name, facts, unfitted, 0)
+    for k, facts in enumerate(published):
+        cells = read_cells(checkpoint, region_name(k), facts, unfitted, 0)
         C = torch.tensor(facts["centroids"], dtype=torch.float64).to(unfitted.model.centroids)
         yield FittedRegion(C, cells, facts["margin"])
 

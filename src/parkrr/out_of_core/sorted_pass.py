@@ -9,7 +9,7 @@ pass for statistics could not solve (:func:`refit_from_rows`).
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,9 @@ from parkrr.data import (
     EncodedTable,
     FoldedRows,
     group_by_cell,
+    has_copies,
     join_blocks,
+    merge_copies,
 )
 from parkrr.errors import CellError, NotFiniteError, ParameterError
 from parkrr.out_of_core.checkpoint import Checkpoint, checksums
@@ -41,6 +43,8 @@ from parkrr.park import (
 from parkrr.planning import SORT_COPIES
 from parkrr.runtime import move_to_device, torch_threads
 from parkrr.solvers import Direct
+
+SORTED = "sorted-"  # how names of files with sorted rows begin
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,14 @@ class DiskCell:
         weighted = bool((w != 1).any())
         source = ArraySource(X.contiguous(), Y.contiguous(), w[:, 0].clone() if weighted else None)
         return FoldedRows(source, mark[:, 0] > 0 if self.marked else None)
+
+    def load_without_copies(self) -> FoldedRows:
+        """As `load_marked`, with copies merged: a row left out would be predicted by them."""
+        rows, is_validation = self.load_marked()
+        if is_validation is None and has_copies(rows):
+            rows = merge_copies(rows)
+            rows = replace(rows, w=None if rows.w is None else rows.w.to(rows.X.dtype))
+        return FoldedRows(rows, is_validation)
 
 
 def fit_from_sorted_rows(
@@ -183,7 +195,7 @@ def sort_rows(
     """The cells of these numbers, from slices that were sorted before or are sorted now."""
     slices = enumerate(rows.slices(n_slices))
     Q = len(unfitted.model.centroids)
-    tasks = [SliceTask(f"sorted-{k:05d}", part, 0, Q) for k, part in slices]
+    tasks = [SliceTask(f"{SORTED}{k:05d}", part, 0, Q) for k, part in slices]
     work = partial(sort_slice, unfitted, checkpoint, numbers)
     facts = checkpoint.run(settings, "sorting rows", work, tasks)
     names = [task.name for task in tasks]
@@ -207,6 +219,13 @@ def sort_rows(
         )
         for k in range(len(numbers))
     ]
+
+
+def remove_sorted_rows(checkpoint: Checkpoint) -> None:
+    """Delete the files of sorted rows, once nothing needs them; markers first."""
+    for name in sorted(checkpoint.place.names()):  # .json before .numbers
+        if name.startswith(SORTED):
+            checkpoint.place.remove(name)
 
 
 def sort_slice(

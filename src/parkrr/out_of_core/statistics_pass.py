@@ -162,15 +162,15 @@ def add_up_slice(
             order = order[start : start + sum(counts[first:last])]  # rows of these cells alone
             if not len(order):
                 continue
-            counts = [count if first <= q < last else 0 for q, count in enumerate(counts)]
+            counts = counts[first:last]
             X, Y, cell_of = (part.index_select(0, order) for part in (X, Y, cell_of))
             w = None if w is None else w[order]
             ones = Y.new_ones(len(X))
             totals = torch.stack([ones, ones if w is None else w], 1)  # (n, 2)
-            for k, part in enumerate(torch.split(totals, counts[first:last])):
+            for k, part in enumerate(torch.split(totals, counts)):
                 statistics.totals(k).add_(part.sum(0))
             weight += len(X) if w is None else float(w.sum())
-            for q, own, K in model.kernel_values(X, cell_of, counts):
+            for q, own, K in model.kernel_values(X, cell_of, range(first, last), counts):
                 b, m, t = *K.shape, Y.shape[1]
                 if wide.numel() < b * (m + t):
                     wide = wide.new_empty(b * (m + t))

@@ -49,4 +49,5 @@ from parkrr.park.model import (
     CoarseModel,
     Model,
     feature_importances,
+    prepare_cell,
 )

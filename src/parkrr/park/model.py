@@ -4,6 +4,7 @@ A model holds centroids, the centres and weights of every cell, and those of the
 there is one. Of the training rows it holds only the centres.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import Block, group_by_cell
+from parkrr.data import Block, group_by_cell, sort_by_cell
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import (
     GROUP_OF_ROWS,
@@ -177,12 +178,16 @@ class Model:
         if len(X) == 1:
             return self.evaluate_one(X)
         row, cell_of, share = self.cell_shares(X)  # (p,) each
-        order, counts = group_by_cell(cell_of, len(self.centroids))
+        order = sort_by_cell(cell_of, len(self.centroids))
         row, cell_of, share = row[order], cell_of[order], share[order]
-        source, place, counts = fill_groups(cell_of, counts)
+        # Only cells that have rows: a list of all 10^5 would take longer than 100 rows.
+        cells, group_of, counts = torch.unique_consecutive(
+            cell_of, return_inverse=True, return_counts=True
+        )
+        source, place, filled = fill_groups(group_of, counts)
         values = X.new_empty(len(source), len(self.intercept))
         members = X.index_select(0, row[source])
-        for q, part, K in self.kernel_values(members, cell_of[source], counts):
+        for q, part, K in self.kernel_values(members, cell_of[source], cells.tolist(), filled):
             w = self.cells[q].weights
             if w.dtype == X.dtype:
                 torch.mm(K, w, out=values[part])
@@ -233,19 +238,19 @@ class Model:
         return out.clamp(low, high)
 
     def kernel_values(
-        self, X: Tensor, cell_of: Tensor, counts: list[int]
+        self, X: Tensor, cell_of: Tensor, members: Sequence[int], counts: list[int]
     ) -> Iterator[tuple[int, slice, Tensor]]:
         """K of rows X (n, e), sorted by cell, against the centres of their own cell.
 
-        In blocks that fit the cache: the cell, the positions of the rows, and values (b, m_q) in
-        memory that the next block uses again.
+        Of cells `members`, in order, with so many rows each. In blocks that fit the cache: the
+        cell, the positions of the rows, and values (b, m_q) in memory that the next block uses
+        again.
         """
-        origins = self.cells.origins_of(q for q, count in enumerate(counts) if count)
+        occupied = [(q, count) for q, count in zip(members, counts, strict=True) if count]
+        origins = self.cells.origins_of(q for q, _ in occupied)
         A = self.augmenter.augment(X, origins.index_select(0, cell_of))  # (n, d')
         cells, starts, lengths, start = list[int](), list[int](), list[int](), 0
-        for q, count in enumerate(counts):
-            if not count:
-                continue
+        for q, count in occupied:
             Z = self.centers[q]
             rows = block_rows(len(Z), Z.element_size(), count)
             rows -= rows % GROUP_OF_ROWS if GROUP_OF_ROWS <= rows < count else 0
@@ -347,14 +352,13 @@ def join_shares(values: Tensor, shares: CellShares, n: int) -> Tensor:
     return out.index_add_(1, row, values[:, cell] * share.double()[:, None])
 
 
-def fill_groups(cell_of: Tensor, counts: list[int]) -> tuple[Tensor, Tensor, list[int]]:
+def fill_groups(cell_of: Tensor, n: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     """Repeat rows until every cell has full groups of rows, whose products do not depend on others.
 
-    Of rows sorted by cell (p,): which of them stands at each place, the place of each of them, and
-    how many places each cell has. To fill the block of each cell by itself took twice the time for
-    100 rows in 70 cells.
+    Of rows sorted by cell (p,), n (Q,) of each: which of them stands at each place, the place of
+    each of them, and how many places each cell has. To fill the block of each cell by itself took
+    twice the time for 100 rows in 70 cells.
     """
-    n = torch.tensor(counts, device=cell_of.device)  # (Q,)
     n_filled = (n + GROUP_OF_ROWS - 1) // GROUP_OF_ROWS * GROUP_OF_ROWS
     last = n.cumsum(0) - 1
     shift = n_filled.cumsum(0) - n_filled - (last + 1 - n)
@@ -467,6 +471,8 @@ class PreparedCells(Sequence[Cell]):
 
     def prepare(self, q: int) -> Cell:
         """Cell q, prepared now and kept if there is room."""
+        if not self.has_origin[q]:  # for the first time: large files are not checked when opened
+            self.check_finite(q)
         cell = prepare_cell(self.kernel, self.centers[q], self.weights[q])
         self.last.cell = (q, cell)
         self.origins[q] = torch.as_tensor(cell.kernel_block.origin).to(self.origins)
@@ -476,6 +482,15 @@ class PreparedCells(Sequence[Cell]):
             self.bytes_left -= n_bytes
             self.prepared[q] = cell
         return cell
+
+    def check_finite(self, q: int) -> None:
+        """Refuse a cell with numbers that no fit leaves."""
+        for name, numbers in (("centres", self.centers[q]), ("weights", self.weights[q])):
+            if not all(math.isfinite(end) for end in torch.aminmax(numbers)):
+                raise NotFiniteError(
+                    f"the {name} of cell {q} must be finite, but are not, so the model or its file "
+                    f"is damaged; load the file again, or fit again"
+                )
 
     def origins_of(self, cells: Iterable[int]) -> Tensor:
         """The points from which cells measure rows, (Q, e), of which those of `cells` are known.

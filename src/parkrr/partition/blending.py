@@ -58,11 +58,18 @@ class Blend:
             whole = torch.ones_like(row, dtype=X.dtype)
             return CellShares(row, centroid_distances.argmin(X), whole)
         cells, farther = centroid_distances.nearest(X, k + 1)  # (n, k + 1) each
-        reach = farther[:, -1:].clamp(torch.finfo(farther.dtype).tiny, self.width)
-        weights = (1 - farther[:, :-1] / reach).clamp_min_(0).square_()
-        shares = weights / weights.sum(1, keepdim=True)  # (n, k)
+        shares = self.weigh(farther)  # (n, k)
         row, rank = shares.nonzero(as_tuple=True)
         return CellShares(row, cells[row, rank], shares[row, rank])
+
+    def weigh(self, farther: Tensor) -> Tensor:
+        """Shares (n, k) of the nearest cells, from how much farther each of k + 1 is, (n, k + 1).
+
+        Nothing is changed in place, so that autograd can follow.
+        """
+        reach = farther[:, -1:].clamp(torch.finfo(farther.dtype).tiny, self.width)
+        weights = (1 - farther[:, :-1] / reach).clamp_min(0).square()
+        return weights / weights.sum(1, keepdim=True)
 
 
 HARD = Blend()  # the nearest cell alone

@@ -18,7 +18,7 @@ from parkrr.errors import ModelFileError, ParameterError
 from parkrr.kernels import KERNELS, FeatureMap, Kernel
 from parkrr.park import CoarseModel, Model
 from parkrr.partition import Blend, Regions
-from parkrr.persistence.schema import check_model
+from parkrr.persistence.schema import CHECKED_BYTES, check_model
 from parkrr.persistence.tensor_file import read_tensors, write_tensors
 
 VERSION = 3
@@ -84,12 +84,12 @@ def write_model(
         write_tensors(temporary, tensors, about)
 
 
-def read_model(path: Path, shared: bool = False) -> SavedModel:
+def read_model(path: Path, shared: bool = False, checked_bytes: int = CHECKED_BYTES) -> SavedModel:
     """Read what :func:`write_model` wrote.
 
     With `shared`, the centres and weights of cells are views of the mapped file, so that processes
     share them. Without, each is a tensor of its own: a view that is sent to another process takes
-    all of the file with it.
+    all of the file with it. Up to `checked_bytes` of centres and weights are read now.
     """
     tensors, about = read_tensors(path)
     if about.get("format") != "parkrr model" or about.get("version") != VERSION:
@@ -99,7 +99,7 @@ def read_model(path: Path, shared: bool = False) -> SavedModel:
             f"version of parkrr that wrote it"
         )
     with model_file_errors(f"{str(path)!r} is damaged"):
-        check_model(tensors, about)
+        check_model(tensors, about, checked_bytes)
         model = build_model(tensors, about, shared)
         return SavedModel(model, about["facts"], select_prefix(tensors, "more."))
 

@@ -78,15 +78,23 @@ def define(name: str, /, **types: Any) -> Any:
     return msgspec.defstruct(name, rows, forbid_unknown_fields=True, kw_only=True)
 
 
-def define_like(kind: type, types: Mapping[Any, Any], defaults: bool = False, **tag: str) -> Any:
+def define_like(
+    kind: type,
+    types: Mapping[Any, Any],
+    defaults: bool = False,
+    columns: bool = False,
+    **tag: str,
+) -> Any:
     """The schema of an object with the fields of a dataclass, some of their types replaced.
 
     With `defaults`, a field that has a default may be missing, as in files from before it existed.
+    With `columns` it has a list of values for each field, of many such objects.
     """
     hints = get_type_hints(kind)
     rows: list[Any] = []
     for field in fields(kind):
-        row = (field.name, types.get(hints[field.name], hints[field.name]))
+        value: Any = types.get(hints[field.name], hints[field.name])
+        row = (field.name, list[value] if columns else value)
         rows.append((*row, field.default) if defaults and field.default is not MISSING else row)
     return msgspec.defstruct(kind.__name__, rows, forbid_unknown_fields=True, **tag)  # type: ignore[arg-type]
 

@@ -65,9 +65,9 @@ COLUMN: Any = (
     | define_like(FreeText, {}, defaults=True, tag_field="kind", tag="FreeText")
     | define_like(Ignored, {}, defaults=True, tag_field="kind", tag="Ignored")
 )
-REPORT: Any = define_like(
-    CellReport, {int: COUNT, float: NUMBER, float | None: NUMBER | None}, defaults=True
-)
+REPORT_TYPES = {int: COUNT, float: NUMBER, float | None: NUMBER | None}
+REPORT: Any = define_like(CellReport, REPORT_TYPES, defaults=True)  # of files before columns
+REPORT_COLUMNS: Any = define_like(CellReport, REPORT_TYPES, columns=True)
 FACTS = define(
     "facts",
     estimator=str,
@@ -87,7 +87,7 @@ FACTS = define(
         uncertainty=str,
     ),
     seconds_=dict[str, float],
-    report_=list[REPORT],
+    report_=list[REPORT] | REPORT_COLUMNS,
     uncertainty=OBJECT,
     statistics=define("statistics", ridge=POSITIVE, unit=POSITIVE) | None,
 )
@@ -114,6 +114,10 @@ ISOTONIC = define("isotonic", name=str, scores=list[list[float]], values=list[li
 
 FLOATS = (torch.float64, torch.float32)
 STORED = (*FLOATS, torch.float16)
+BY_CELL = ("centers", "centers.wide", "weights")
+# Of these tensors together, up to which they are read when a file is opened. Of larger files a cell
+# is checked when it is first used: to read 4 GB takes seconds, and as much memory.
+CHECKED_BYTES = 2**28
 WHOLE = (torch.int64,)
 
 
@@ -202,9 +206,15 @@ MAY_BE_EMPTY = "nwrh"  # axes; all rows may have been forgotten
 
 
 def check_tensors(
-    tensors: Tensors, rules: Mapping[str, TensorRule], lengths: AxisLengths
+    tensors: Tensors,
+    rules: Mapping[str, TensorRule],
+    lengths: AxisLengths,
+    unread: Collection[str] = (),
 ) -> AxisLengths:
-    """Refuse all but these tensors, of these dtypes and shapes, finite; the lengths of all axes."""
+    """Refuse all but these tensors, of these dtypes and shapes, finite; the lengths of all axes.
+
+    Whether the `unread` are finite is not looked at.
+    """
     check_names("the list of tensors", tensors, rules)
     for name, (dtypes, axes) in rules.items():
         tensor, shape = tensors[name], tuple(tensors[name].shape)
@@ -216,7 +226,7 @@ def check_tensors(
             fits = lengths.setdefault(axis, length) == length
             rule = f"{name} must have {lengths[axis] or 'no'} for {length} in its shape {shape}"
             require(fits and (length > 0 or axis in MAY_BE_EMPTY), rule)
-        if tensor.dtype in STORED and tensor.numel():
+        if tensor.dtype in STORED and tensor.numel() and name not in unread:
             low, high = torch.aminmax(tensor)  # NaN if there is one; isfinite takes more memory
             finite = bool(torch.isfinite(low)) and bool(torch.isfinite(high))
             require(finite, f"{name} must be finite")
@@ -240,7 +250,7 @@ def check_below(name: str, numbers: Tensor, count: int) -> None:
 # A model, and a fitted estimator.
 
 
-def check_model(tensors: Tensors, about: Facts) -> None:
+def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYTES) -> None:
     """Refuse tensors and plain data from which no model can be built."""
     check_schema("file", about, FILE)
     rules = MODEL | (COARSE if about["coarse_kernel"] else {})
@@ -253,7 +263,8 @@ def check_model(tensors: Tensors, about: Facts) -> None:
     if "metric.matrix" in rules and tensors["metric.matrix"].ndim == 1:
         rules["metric.matrix"] = TensorRule(FLOATS, "e")
     own = {name: tensor for name, tensor in tensors.items() if not name.startswith("more.")}
-    lengths = check_tensors(own, rules, {"2": 2})
+    large = sum(own[name].nbytes for name in BY_CELL if name in own) > checked_bytes
+    lengths = check_tensors(own, rules, {"2": 2}, BY_CELL if large else ())
     if "limits" in own:
         low, high = own["limits"]
         require(bool((low <= high).all()), "limits must not be crossed")
@@ -285,7 +296,10 @@ def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collectio
     check_params("chosen.params", facts["chosen"]["params"], params)
     Q, e = model.centroids.shape
     t = len(model.intercept)
-    require(len(facts["report_"]) == Q, "report_ must have an entry for each cell")
+    report = facts["report_"]
+    columns = report.values() if isinstance(report, dict) else [report]
+    whole = all(len(column) == Q for column in columns)
+    require(whole, "report_ must have an entry for each cell")
     check_features(facts, e if model.metric.origin is None else len(model.metric.origin))
     check_target_names(facts, t)
     own = {name: tensor for name, tensor in more.items() if name.startswith("sums.")}

@@ -30,13 +30,15 @@ from parkrr.errors import (
 )
 from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
-from parkrr.planning.settings import check_effort, check_keep_statistics
+from parkrr.planning.settings import check_effort, check_keep_statistics, size_fit
 from parkrr.planning.sizes import (
+    EVEN,
     LADDER,
     LIMITS,
     NYSTROM_COPIES,
     FitSize,
     cells_seconds,
+    center_bytes,
     coarse_seconds,
     estimate_seconds,
     estimate_tuning_bytes,
@@ -136,12 +138,17 @@ def sizes_on_disk(rows: EncodedTable, params: dict[str, Any], engine: Engine) ->
     limit = check_bytes("max_memory", params["max_memory"]) or MEMORY
     group_bytes = max(group.n_bytes for group in rows.table.row_groups)
     kept = check_keep_statistics(params["keep_statistics"])  # of cells with few centres
+    most = None
+    if (most_bytes := check_bytes("max_model_size", params["max_model_size"])) is not None:
+        free = {"max_memory": None, "max_model_size": None, "time_budget": "auto"}
+        whole = size_fit({**params, **free}, n, width, t, EVEN)
+        most = max(1, int(most_bytes / center_bytes(whole)))
     if n_centers is None and params["solver"] != "falkon" and not kept:
         largest = largest_cell_rows(n, check_effort(params))
-        plan = choose_region_sizes(n, width, t, n_cells, cores, limit, group_bytes, largest)
+        plan = choose_region_sizes(n, width, t, n_cells, cores, limit, group_bytes, largest, most)
         if plan is not None:
             return plan
-    return choose_disk_sizes(n, width, t, n_cells, n_centers, cores, limit, group_bytes)
+    return choose_disk_sizes(n, width, t, n_cells, n_centers, cores, limit, group_bytes, most)
 
 
 def choose_region_sizes(
@@ -153,12 +160,13 @@ def choose_region_sizes(
     limit: float,
     group_bytes: int,
     largest: int,
+    most_centers: int | None = None,
 ) -> DiskPlan | None:
     """Regions, cells and centres of n rows on disk that are sorted; None if memory is too short.
 
     Up to `LOADED_ROWS` cells are those of a fit in memory, of at most `largest` rows. Beyond, a
     cell has `CELL_ROWS` rows and `CENTERS` centres, so that a row costs the same however many there
-    are.
+    are. A model has at most `most_centers`.
     Sizes count with two workers, or one, however many there are.
     """
     sample = int(limit * SAMPLE_SHARE / (SAMPLE_COPIES * 8 * (width + t)))
@@ -166,13 +174,13 @@ def choose_region_sizes(
     free = limit - PROCESS_BYTES - SAMPLE_COPIES * 8 * sample * (width + t)
     passing = BLOCK_COPIES * BLOCK_BYTES + GROUP_COPIES * group_bytes  # of one worker
     row_bytes = SORT_COPIES * 8 * (2 * width + t + 2)
-    most_centers = max(1, int((free - PREPARED_BYTES) / (MODEL_COPIES * 8 * (width + t))))
+    held = max(1, int((free - PREPARED_BYTES) / (MODEL_COPIES * 8 * (width + t))))
 
     def cell_bytes(rows: float, centers: float) -> float:
         copies = CELL_COPIES if centers == rows else NYSTROM_COPIES
         return copies * 8 * (HEAVIEST * centers) ** 2
 
-    ladder = cell_ladder(n, n_cells, largest, most_centers)
+    ladder = cell_ladder(n, n_cells, largest, min(held, most_centers or n))
     for workers, (rows, centers) in product((2, 1), ladder):
         room = USED * (free / workers - passing)
         most = (room - cell_bytes(rows, centers)) / (HEAVIEST * row_bytes)  # rows of a region
@@ -187,7 +195,7 @@ def choose_region_sizes(
     few, many = LEFT_OUT_ROWS
     return DiskPlan(
         n_cells=cells,
-        n_centers=n if centers == rows else round(centers * cells),
+        n_centers=n if centers == rows else min(most_centers or n, round(centers * cells)),
         n_slices=0,
         n_groups=1,
         n_sample=sample,
@@ -204,7 +212,8 @@ def cell_ladder(
 ) -> list[tuple[float, float]]:
     """Rows and centres of a cell where rows are sorted by region, from the best to the smallest.
 
-    A model has `most_centers`. Where that is less than a tenth of the rows, cells are larger.
+    A model has `most_centers`, or fewer. Where that is less than a tenth of the rows, cells are
+    larger.
     """
     if n > LOADED_ROWS:
         rows = n / n_cells if n_cells else max(CELL_ROWS, n * CENTERS / most_centers)
@@ -214,7 +223,8 @@ def cell_ladder(
         ladder = [(rows, rows if rows <= LIMITS.one_cell else float(LIMITS.large_cell_centers))]
     else:
         ladder = [(rows, share * rows) for rows, share in LADDER if rows <= largest]
-    return [step for step in ladder if n * step[1] / step[0] <= 1.001 * most_centers]
+    most = min(1.0, most_centers / n)
+    return [(rows, min(centers, most * rows)) for rows, centers in ladder]
 
 
 def choose_disk_sizes(
@@ -226,6 +236,7 @@ def choose_disk_sizes(
     cores: int,
     limit: float,
     group_bytes: int,
+    most_centers: int | None = None,
 ) -> DiskPlan:
     """What is not given, for n rows on disk of `width` features and t targets as numbers.
 
@@ -246,7 +257,7 @@ def choose_disk_sizes(
         two = workspace(2, LEAST_SAMPLE)
         total = two if two > 0 else workspace(1, LEAST_SAMPLE)
         cells = max(1, min(MOST_CELLS, int(total / each), n // (CENTERS * ROWS_PER_CENTER)))
-    centers = n_centers or CENTERS * cells
+    centers = n_centers or min(CENTERS * cells, most_centers or CENTERS * cells)
     sample = min(n, max(centers, PARTITION_ROWS_PER_CELL * cells, LEAST_SAMPLE))
     few, many = LEFT_OUT_ROWS
     left_out = min(n, many, max(few, LEFT_OUT_PER_CELL * cells))

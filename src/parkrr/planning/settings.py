@@ -307,12 +307,13 @@ def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread)
         n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         max_memory=check_bytes("max_memory", params["max_memory"]),
+        max_model_size=check_bytes("max_model_size", params["max_model_size"]),
     )
 
 
 def size_rows(params: dict[str, Any], n: int) -> FitSize:
     """The sizes of a fit of n rows whatever memory it takes."""
-    return size_fit({**params, "max_memory": None}, n, 1, 1, EVEN)
+    return size_fit({**params, "max_memory": None, "max_model_size": None}, n, 1, 1, EVEN)
 
 
 def size_fit_of_sample(params: dict[str, Any], rows: ArraySource, n: int) -> FitSize:

@@ -146,6 +146,7 @@ def choose_sizes(
     n_centers: int | None,
     time_budget: float | None,
     max_memory: float | None,
+    max_model_size: float | None = None,
     limits: SizeLimits = LIMITS,
     speed: MachineSpeed | None = None,
 ) -> FitSize:
@@ -168,6 +169,8 @@ def choose_sizes(
             centers = limits.large_cell_centers * cells
         if n_centers is None and size.keeps:
             centers = min(centers, limits.kept_centers * cells)
+        if n_centers is None and max_model_size is not None:
+            centers = max(1, min(centers, int(max_model_size / center_bytes(size))))
         size = replace(size, n_cells=cells, n_centers=centers)
         need = estimate_bytes(size)
         if max_memory is not None and need > max_memory:
@@ -234,8 +237,12 @@ def estimate_bytes(size: FitSize) -> float:
 
 def model_bytes(size: FitSize) -> float:
     """Bytes of centres and their coefficients."""
-    value = 8 if size.float64 else 4
-    return size.share * size.n * (value * size.width + 8 * size.t)
+    return size.share * size.n * center_bytes(size)
+
+
+def center_bytes(size: FitSize) -> float:
+    """Bytes of a centre and its coefficients."""
+    return (8 if size.float64 else 4) * size.width + 8 * size.t
 
 
 def estimate_tuning_bytes(size: FitSize) -> float:

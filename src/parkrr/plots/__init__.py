@@ -1,5 +1,10 @@
 """Plots of a fitted estimator."""
 
+from parkrr.plots.explanations import (
+    plot_explanation,
+    plot_interaction,
+    plot_partial_dependence,
+)
 from parkrr.plots.plots import (
     draw_png,
     plot_cell_sizes,

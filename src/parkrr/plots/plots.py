@@ -278,15 +278,23 @@ def plot_importances(model: FittedEstimator, *, ax: "Axes | None" = None) -> "Ax
         return write(ax, "No feature changes the predictions")
     order = np.argsort(-shares, kind="stable")[:FEATURES]
     names = [short_name(feature_names(model)[k]) for k in order]
-    ax.barh(np.arange(len(order)), shares[order], color=BLUE, alpha=0.85)
-    ax.set_yticks(np.arange(len(order)), names)
-    ax.tick_params("y", labelsize=8 if len(order) > 12 else 10)
-    ax.set_ylim(max(len(order), 5) - 0.5, -0.5)  # so that one bar does not fill the plot
+    draw_bars(ax, shares[order], names, BLUE)
     half = int(np.searchsorted(np.cumsum(np.sort(shares)[::-1]), 0.5)) + 1
     title = f"{half} of {len(shares)} features carry half of the changes"
     if half == 1:
         title = f"{names[0]} carries {shares[order[0]]:.0%} of the changes"
     return style(ax, title, "share of squared changes", "", wrap=54 - max(map(len, names)))
+
+
+def draw_bars(
+    ax: "Axes", lengths: NDArray[np.float64], names: list[str], color: str | list[str]
+) -> None:
+    """Named horizontal bars, the first one on top."""
+    places = np.arange(len(lengths))
+    ax.barh(places, lengths, color=color, alpha=0.85)
+    ax.set_yticks(places, names)
+    ax.tick_params("y", labelsize=8 if len(lengths) > 12 else 10)
+    ax.set_ylim(max(len(lengths), 5) - 0.5, -0.5)  # so that one bar does not fill the plot
 
 
 def plot_predictions(

@@ -28,6 +28,8 @@ from parkrr.plots import (
     plot_cell_sizes,
     plot_error_by_cell,
     plot_importances,
+    plot_interaction,
+    plot_partial_dependence,
     plot_partition,
     plot_predictions,
     plot_tuning,
@@ -37,6 +39,7 @@ from parkrr.uncertainty import COVERAGE, DiagnosticRows
 
 Table = list[dict[str, Any]]
 ROWS = 20  # of a table
+EXPLAINED = 3  # features whose partial dependence is drawn
 TARGETS = 10  # whose errors are listed
 CELL_COLUMNS = ("cell", "rows", "share", "centres", "error", "solver", "iterations", "seconds")
 SCORES = {
@@ -97,6 +100,11 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
             images[name] = draw_png(plot_tuning, model, name)
     if hasattr(model, "feature_importances_"):
         images["importances"] = draw_png(plot_importances, model)
+    explained = [] if X is None else choose_explained(model)
+    for k, feature in enumerate(explained):
+        images[f"dependence_{k}"] = draw_png(plot_partial_dependence, model, feature, X)
+    if len(explained) > 1:
+        images["interaction"] = draw_png(plot_interaction, model, (explained[0], explained[1]), X)
     text = render(
         facts=facts,
         classifies=classifies,
@@ -125,6 +133,14 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
     )
     with atomic_write(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def choose_explained(model: Any) -> list[int]:
+    """The most important features whose partial dependence can be drawn."""
+    shares = getattr(model, "feature_importances_", np.zeros(model.n_features_in_))
+    drawn = [column.holds not in ("text", "ignored") for column in model.columns_.columns]
+    order = np.argsort(-shares, kind="stable").tolist()
+    return [k for k in order if drawn[k] and shares[k] > 0][:EXPLAINED]
 
 
 def render(**context: Any) -> str:

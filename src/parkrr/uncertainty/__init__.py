@@ -27,6 +27,7 @@ from parkrr.uncertainty.intervals import (
     Posterior,
     calibrate_intervals,
     learn_intervals,
+    novelty_of_centers,
     regression_rows,
     schur_complement,
 )

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import FEW_ROWS, ArraySource, group_by_cell
+from parkrr.data import FEW_ROWS, ArraySource, draw_indices, group_by_cell
 from parkrr.kernels import Kernel
 from parkrr.park import CoarseModel, LeaveOneOutRows, Model, fit_coarse
 from parkrr.runtime import map_on_threads
@@ -501,7 +501,31 @@ def novelty(model: Model, X: Tensor) -> Tensor:
     Squared norms in feature space: 0 at a centre, near 1 far from all of them.
     """
     left = cell_schur_complements(model, X, model.assign(X), torch.zeros(len(model.centroids)))
-    return (left / model.kernel.diag(X.double()).clamp_min(1e-300)).clamp_(0, 1)
+    return relative_to_norm(model.kernel, left, X)
+
+
+def novelty_of_centers(model: Model, count: int, n_threads: int = 1) -> Array:
+    """The novelty of at most so many centres to the other centres of their cell, shape (r,).
+
+    Centres are rows drawn at random, in each cell in proportion to its rows. So it is distributed
+    as the novelty of new rows that are like those of the fit.
+    """
+    counts = torch.tensor([len(Z) for Z in model.centers])  # (Q,)
+    drawn = draw_indices(int(counts.sum()), count, 0).sort().values  # (r,)
+    cell_of = torch.repeat_interleave(counts)[drawn]
+    place = drawn - (counts.cumsum(0) - counts)[cell_of]
+    X = torch.stack(
+        [model.centers[q][i] for q, i in zip(cell_of.tolist(), place.tolist(), strict=True)]
+    )
+    noise, cell_of = torch.zeros(len(counts)), cell_of.to(X.device)
+    left = cell_schur_complements(model, X, cell_of, noise, True, n_threads)
+    out: Array = relative_to_norm(model.kernel, left, X).cpu().numpy()
+    return out
+
+
+def relative_to_norm(kernel: Kernel, left: Tensor, X: Tensor) -> Tensor:
+    """Schur complements (n,) over the squared norms of mapped rows X (n, e), from 0 to 1."""
+    return (left / kernel.diag(X.double()).clamp_min(1e-300)).clamp_(0, 1)
 
 
 def cell_schur_complements(
