@@ -62,7 +62,16 @@ def test_a_row_belongs_to_the_nearest_cell_of_the_nearest_region(two_levels):
         r = int((regions.centroids - x).square().sum(1).argmin())
         own = C[starts[r] : starts[r + 1]]
         assert cell == starts[r] + int((own - x).square().sum(1).argmin())
-        assert partition.assign_one(x.expand(4, -1)) == cell
+        assert partition.shares_of_one(HARD, x.expand(4, -1)) == [(cell, 1.0)]
+
+
+@pytest.mark.parametrize("blend", [HARD, Blend(2, 0.5), Blend(2, 5.0)], ids=repr)
+def test_shares_of_one_row_are_those_of_the_row_among_others(blend, two_levels):
+    partition, _, _, X = two_levels
+    row, cell, share = partition.cell_shares(blend, X)
+    for i, x in enumerate(X):
+        own = sorted(zip(cell[row == i].tolist(), share[row == i].tolist(), strict=True))
+        assert sorted(partition.shares_of_one(blend, x.expand(4, -1))) == own
 
 
 @pytest.mark.parametrize("blend", [Blend(2, 0.5), Blend(2, 5.0)], ids=repr)

@@ -54,8 +54,8 @@ class Model:
     kernel: Kernel
     metric: FeatureMap  # from rows (n, d) to what the kernel takes, (n, e)
     centroids: Tensor  # (Q, e)
-    centers: list[Tensor]  # Nystrom centres of every cell, Q times (m_q, e)
-    weights: list[Tensor]  # their coefficients, Q times (m_q, t)
+    centers: Sequence[Tensor]  # Nystrom centres of every cell, Q times (m_q, e)
+    weights: Sequence[Tensor]  # their coefficients, Q times (m_q, t)
     intercept: Tensor  # (t,)  added to every prediction
     blend: Blend = HARD  # how many of the nearest cells predict a row, and with what shares
     coarse: "CoarseModel | None" = None  # of all rows; cells were fitted to its residual
@@ -93,7 +93,7 @@ class Model:
             ]
         return state
 
-    def replace_weights(self, weights: list[Tensor], changed: list[int]) -> "Model":
+    def replace_weights(self, weights: Sequence[Tensor], changed: list[int]) -> "Model":
         """The model with other coefficients in the changed cells; what is prepared stays so."""
         model = replace(self, weights=weights)
         prepared = self.list_prepared()
@@ -217,23 +217,18 @@ class Model:
     def evaluate_one(self, X: Tensor) -> Tensor:
         """As `evaluate`, of one row X (1, e): there is nothing to sort, which halves the time."""
         group = X.expand(GROUP_OF_ROWS, -1).contiguous()
-        blended = self.regions is not None or self.blend.n_blended(len(self.centers)) > 1
-        if self.blend.n_nearest == 1 or not blended:
-            cells, shares = [self.partition.assign_one(group)], [1.0]
-        else:
-            _, cell_of, share = self.cell_shares(X)
-            order = cell_of.argsort()  # so that they are added up as in `evaluate`
-            cells, shares = cell_of[order].tolist(), share[order].tolist()
+        shares = sorted(self.partition.shares_of_one(self.blend, group))  # added as in `evaluate`
         total: Tensor | float = 0.0
-        for q, share_q in zip(cells, shares, strict=True):
+        for q, share in shares:
             kernel_block, w = self.cells[q]
-            total = total + torch.mm(kernel_block(group), w)[:1].to(X.dtype).double() * share_q
+            value = torch.mm(kernel_block(group), w)[:1]  # (1, t)
+            total = total + value.to(X.dtype).double() * float(share)
         out = self.intercept + total
         if self.coarse is not None:
             out.add_(self.coarse(X))
         if self.limits is None:
             return out
-        ends = [self.limits[:, q] * share_q for q, share_q in zip(cells, shares, strict=True)]
+        ends = [self.limits[:, q] * float(share) for q, share in shares]
         low, high = sum(ends[1:], ends[0])  # (t,) each
         return out.clamp(low, high)
 
@@ -307,41 +302,50 @@ class VoronoiPartition:
             return self.distances(0).argmin(X)
         region_of = self.upper.argmin(X)
         cell_of = torch.empty_like(region_of)
-        order, counts = group_by_cell(region_of, len(self.prepared))
-        for r, own in enumerate(torch.split(order, counts)):
-            if len(own):
-                cell_of[own] = self.distances(r).argmin(X.index_select(0, own)) + self.starts[r]
+        for r, own in self.rows_by_region(region_of):
+            cell_of[own] = self.distances(r).argmin(X.index_select(0, own)) + self.starts[r]
         return cell_of
 
-    def assign_one(self, group: Tensor) -> int:
-        """The cell of one row, given as a group (g, e) of its copies.
+    def rows_by_region(self, region_of: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Regions that have rows, and the rows of each.
+
+        To split rows by all 316 regions took 2 ms, more than a row takes in all.
+        """
+        order, counts = group_by_cell(region_of, len(self.prepared))
+        for r, (end, count) in enumerate(zip(accumulate(counts), counts, strict=True)):
+            if count:
+                yield r, order[end - count : end]
+
+    def shares_of_one(self, blend: Blend, group: Tensor) -> list[tuple[int, np.floating]]:
+        """The cells that predict one row, given as a group (g, e) of its copies, and their shares.
 
         Without what several rows need, which takes longer than the distances.
         """
-        r = 0
-        if self.upper is not None:
-            r = int(self.upper(group)[0].cpu().numpy().argmin())
-        return self.starts[r] + int(self.distances(r)(group)[0].cpu().numpy().argmin())
+        if self.upper is None:
+            return blend.shares_of_one(self.distances(0), group)
+        shares = []
+        for r, share in blend.shares_of_one(self.upper, group):
+            within = Blend(blend.n_nearest, self.widths[r]).shares_of_one(self.distances(r), group)
+            shares += [(self.starts[r] + q, share * share_q) for q, share_q in within]
+        return shares
 
     def cell_shares(self, blend: Blend, X: Tensor) -> CellShares:
         """The cells that predict rows X (n, e), and their shares."""
         if self.upper is None or not len(X):
             return blend.cell_shares(self.distances(0), X)
         row, region, share = blend.cell_shares(self.upper, X)  # (p,) each
-        order, counts = group_by_cell(region, len(self.prepared))
         parts = []
-        for r, own in enumerate(torch.split(order, counts)):
-            if len(own):
-                rows, shares = row[own], share[own]
-                inner = Blend(blend.n_nearest, self.widths[r])
-                within = inner.cell_shares(self.distances(r), X.index_select(0, rows))
-                parts.append(
-                    CellShares(
-                        rows[within.row],
-                        within.cell + self.starts[r],
-                        shares[within.row] * within.share,
-                    )
+        for r, own in self.rows_by_region(region):
+            rows, shares = row[own], share[own]
+            inner = Blend(blend.n_nearest, self.widths[r])
+            within = inner.cell_shares(self.distances(r), X.index_select(0, rows))
+            parts.append(
+                CellShares(
+                    rows[within.row],
+                    within.cell + self.starts[r],
+                    shares[within.row] * within.share,
                 )
+            )
         return CellShares(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
@@ -445,8 +449,8 @@ class PreparedCells(Sequence[Cell]):
     def __init__(
         self,
         kernel: Kernel,
-        centers: list[Tensor],
-        weights: list[Tensor],
+        centers: Sequence[Tensor],
+        weights: Sequence[Tensor],
         origins: Tensor,
         max_bytes: int = PREPARED_BYTES,
     ) -> None:
@@ -502,7 +506,7 @@ class PreparedCells(Sequence[Cell]):
                 self.prepare(q)
         return self.origins
 
-    def replace_weights(self, weights: list[Tensor], changed: list[int]) -> "PreparedCells":
+    def replace_weights(self, weights: Sequence[Tensor], changed: list[int]) -> "PreparedCells":
         """The same with other coefficients in the changed cells."""
         cells = PreparedCells(self.kernel, self.centers, weights, self.origins, self.bytes_left)
         cells.has_origin = self.has_origin

@@ -1,12 +1,15 @@
 """Blending: predictions that mix the nearest cells, so that they are continuous across borders."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from parkrr.kernels import Kernel, KernelBlock
+
+SMALLEST_REACH = 1.2e-38  # normal in float32: copies of a centroid have no gap to divide by
 
 
 class CellShares(NamedTuple):
@@ -62,14 +65,30 @@ class Blend:
         row, rank = shares.nonzero(as_tuple=True)
         return CellShares(row, cells[row, rank], shares[row, rank])
 
-    def weigh(self, farther: Tensor) -> Tensor:
-        """Shares (n, k) of the nearest cells, from how much farther each of k + 1 is, (n, k + 1).
+    def shares_of_one(
+        self, centroid_distances: KernelBlock, group: Tensor
+    ) -> list[tuple[int, np.floating]]:
+        """As `cell_shares`, of one row that is given as a group (g, e) of its copies.
 
-        Nothing is changed in place, so that autograd can follow.
+        In numpy, whose calls take a fraction of the time of torch's.
         """
-        reach = farther[:, -1:].clamp(torch.finfo(farther.dtype).tiny, self.width)
-        weights = (1 - farther[:, :-1] / reach).clamp_min(0).square()
-        return weights / weights.sum(1, keepdim=True)
+        D = centroid_distances(group)[0].cpu().numpy()  # (Q,)
+        k = self.n_blended(len(D))
+        if k == 1:
+            return [(int(D.argmin()), D.dtype.type(1))]
+        nearest = D.argpartition(k)[: k + 1]
+        nearest = nearest[D[nearest].argsort()]
+        shares = self.weigh(D[nearest] - D[nearest[0]])  # (k,)
+        return [(q, share) for q, share in zip(nearest[:k].tolist(), shares, strict=True) if share]
+
+    def weigh(self, farther: Any) -> Any:
+        """Shares (..., k) of the nearest cells, from how much farther k + 1 are, (..., k + 1).
+
+        Of tensors or arrays. Nothing is changed in place, so that autograd can follow.
+        """
+        reach = farther[..., -1:].clip(SMALLEST_REACH, self.width)
+        weights = (1 - farther[..., :-1] / reach).clip(0) ** 2
+        return weights / weights.sum(axis=-1, keepdims=True)
 
 
 HARD = Blend()  # the nearest cell alone

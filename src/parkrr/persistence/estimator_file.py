@@ -4,7 +4,7 @@ Start at :func:`save_estimator` and :func:`load_estimator`. docs/modelfile.md de
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -185,7 +185,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
         ),
         "report_": report,
         "n_cells_": len(report),
-        "n_iter_": max(max(cell.iterations, 1) for cell in report),
+        "n_iter_": max(1, *(cell.iterations for cell in report)),
     }
     for name, dtype in (("feature_names_in_", object), ("feature_importances_", np.float64)):
         if facts[name] is not None:
@@ -335,7 +335,7 @@ def encode_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Te
 
 
 def decode_intervals(
-    facts: dict[str, Any], tensors: dict[str, Tensor], centers: list[Tensor]
+    facts: dict[str, Any], tensors: dict[str, Tensor], centers: Sequence[Tensor]
 ) -> Intervals:
     """The prediction intervals that checked facts and tensors describe."""
     learned = None

@@ -169,7 +169,7 @@ def plot_partition(model: FittedEstimator, X: Any = None, *, ax: "Axes | None" =
     'direction 2 (4%), mostly x1'
     """
     inner, plane = check_fitted(model).model_, leading_plane(model)
-    Z = torch.cat(inner.centers) if X is None else inner.map_rows(model._rows(X))
+    Z = torch.cat(list(inner.centers)) if X is None else inner.map_rows(model._rows(X))
     Z = Z[draw_indices(len(Z), POINTS, 0)].to(inner.centroids.dtype)
     cell_of, Q = inner.assign(Z).cpu().numpy(), len(inner.centroids)
     ax = new_axes(ax)
