@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import real_data
+from dumbbells import draw_dumbbells
 from recording import RESULTS, record
 
 LIMIT = 600  # seconds for a fit
@@ -149,15 +150,34 @@ class XRFM:
         return np.asarray(self.model.predict_proba(X))[:, 1]
 
 
+def catboost(classify):
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    estimator = CatBoostClassifier if classify else CatBoostRegressor
+    return estimator(thread_count=2, verbose=0, random_state=0, allow_writing_files=False)
+
+
 METHODS = {
     "parkrr": parkrr,
     "lightgbm": lightgbm,
     "lightgbm 1000": EarlyStopping,
+    "catboost": catboost,
     "histgradientboosting": hist_gradient_boosting,
     "nystroem + ridge": NystroemRidge,
     "xrfm": XRFM,
 }
-NEEDS = {"lightgbm": "lightgbm", "lightgbm 1000": "lightgbm", "xrfm": "xrfm"}
+NEEDS = {
+    "lightgbm": "lightgbm",
+    "lightgbm 1000": "lightgbm",
+    "catboost": "catboost",
+    "xrfm": "xrfm",
+}
+DRAWN = {
+    "parkrr": "parkrr",
+    "lightgbm": "LightGBM",
+    "lightgbm 1000": "LightGBM, 1,000 trees",
+    "catboost": "CatBoost",
+}
 
 
 def one(task, method):
@@ -229,25 +249,6 @@ def wins(results, method):
     return f"{method}: lower error on {sum(a < b for a, b in pairs)} of {len(pairs)} tasks."
 
 
-def picture(results, methods, path):
-    """Error over that of LightGBM's defaults against fit seconds."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
-    for method in methods:
-        found = [
-            (r[method]["fit_seconds"], r[method]["error"] / r["lightgbm"]["error"])
-            for r in results.values()
-            if "error" in r.get(method, {}) and "error" in r.get("lightgbm", {})
-        ]
-        if found:
-            ax.scatter(*zip(*found, strict=True), label=method, alpha=0.8)
-    ax.axhline(1, color="grey", linewidth=1)
-    ax.set(xscale="log", yscale="log", xlabel="fit seconds", ylabel="error / LightGBM's (defaults)")
-    ax.legend()
-    figure.savefig(path, dpi=100)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=[*TASKS, FOLD], metavar="TASK")
@@ -273,8 +274,8 @@ def write(results):
     notes = [wins(results, method) for method in methods if method != "parkrr"]
     title = "Test error (RMSE or 1 - AUC) and fit seconds beside other libraries"
     record("peers", results, title, ["task", *methods], table(results, methods), notes)
-    if importlib.util.find_spec("matplotlib"):
-        picture(results, methods, RESULTS / "peers.png")
+    drawn = {method: name for method, name in DRAWN.items() if method in methods}
+    draw_dumbbells(results, drawn, "lightgbm 1000", RESULTS / "peers.png")
 
 
 if __name__ == "__main__":

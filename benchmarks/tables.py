@@ -23,11 +23,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 import real_data
+from dumbbells import draw_dumbbells
 from recording import RESULTS, record
 
 LIMIT = 600  # seconds for a fit
 FEW_ROWS, SEEDS = 3000, (0, 1, 2)
-SHOWN = (0.5, 2.0)  # ratios of errors
 TABLES = [
     "titanic",
     "german",
@@ -166,32 +166,6 @@ def run(table, method):
     return {key: float(np.mean([part[key] for part in parts])) for key in ("error", "seconds")}
 
 
-def draw(results, methods, path):
-    """One row for each table: the error of each method over that of LightGBM with 1,000 trees."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 0.4 * len(results) + 1.2), layout="constrained")
-    shown = [t for t in results if "error" in results[t].get("lightgbm-1000", {})]
-    for method, marker in zip(methods, "os^Dv", strict=False):
-        known = [k for k, t in enumerate(shown) if "error" in results[t].get(method, {})]
-        ratios = [
-            results[shown[k]][method]["error"]
-            / max(results[shown[k]]["lightgbm-1000"]["error"], 1e-9)
-            for k in known
-        ]
-        axes.plot(np.clip(ratios, *SHOWN), known, marker, label=method, markersize=7, alpha=0.8)
-    axes.axvline(1, color="gray", linewidth=1)
-    axes.set_yticks(range(len(shown)), shown)
-    axes.invert_yaxis()
-    least, most = SHOWN
-    name = f"error over that of LightGBM with 1,000 trees ({least:g} or less to {most:g} or more)"
-    axes.set(xlabel=name, xscale="log")
-    axes.set_xticks([least, 1, most], [f"{least:g}", "1", f"{most:g}"])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=120)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", default=TABLES)
@@ -220,7 +194,8 @@ def main():
         if table in results
     ]
     record("tables", results, "Tables with text and missing values", ["table", *shown], rows)
-    draw(results, shown, RESULTS / "tables.png")
+    drawn = {"parkrr": "parkrr", "lightgbm-1000": "LightGBM, 1,000 trees", "catboost": "CatBoost"}
+    draw_dumbbells(results, drawn, "lightgbm-1000", RESULTS / "tables.png", "seconds")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def test_an_interaction_is_a_map_of_mean_predictions(model, ax):
     plot_interaction(model, ("<b>", "price $_$^"), X, ax=ax)
     wanted = partial_dependence(model, (0, 1), X, grid_resolution=15, n_rows=200)
     np.testing.assert_array_equal(ax.collections[0].get_array(), wanted.average.T)
-    assert ax.get_title(loc="left").startswith(f"{wanted.interaction:.0%} of the joint effect")
+    assert ax.get_title().startswith(f"{wanted.interaction:.0%} of the joint effect")
     ax.figure.draw_without_rendering()
 
 

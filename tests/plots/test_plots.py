@@ -1,7 +1,6 @@
 """Plots: do they show the numbers of the model?"""
 
 import ast
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +14,10 @@ from matplotlib.figure import Figure
 
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
+from parkrr.inspection import tuning_errors
 from parkrr.kernels import Gaussian, Linear
 from parkrr.park.cells import CellReport
-from parkrr.plots import draw_png, plots
+from parkrr.plots import draw_png, drawing, plots
 from plain import PLAIN
 
 mpl.use("Agg")
@@ -110,7 +110,7 @@ def test_the_worst_cell_is_one_with_enough_rows(ax):
         for q, (n, error) in enumerate(cells)
     ]
     plots.plot_error_by_cell(SimpleNamespace(report_=report), ax=ax)
-    assert ax.get_title(loc="left").startswith("Cell 1 has the largest error")
+    assert ax.get_title().startswith("Cell 1 has the largest error")
 
 
 def test_with_rows_the_error_of_a_classifier_is_its_error_rate(classifier, ax):
@@ -121,12 +121,19 @@ def test_with_rows_the_error_of_a_classifier_is_its_error_rate(classifier, ax):
     assert ax.get_legend().get_texts()[0].get_text() == f"all rows, {rate:.3g}"
 
 
-@pytest.mark.parametrize("n_cells", [1, 40])
+@pytest.mark.parametrize("n_cells", [2, 40])
 def test_every_centroid_is_marked_however_many_there_are(n_cells, ax):
     few = {"n_cells": n_cells, "balance": False}
     many = ParKRegressor(**{**SETTLED, **few}).fit(*waves(1000, 0))
     marks = plots.plot_partition(many, ax=ax).collections[1].get_offsets()
     assert len(marks) == many.n_cells_ == n_cells
+
+
+def test_centres_of_one_cell_have_the_colour_of_their_prediction(ax):
+    model = ParKRegressor(**{**SETTLED, "n_cells": 1}).fit(*waves(300, 0))
+    colours = plots.plot_partition(model, ax=ax).collections[0].get_array()
+    values = model.model_.evaluate(model.model_.centers[0])[:, 0]
+    np.testing.assert_allclose(np.sort(colours), np.sort(values.numpy()))
 
 
 def test_one_feature_is_drawn_against_its_value(ax):
@@ -138,20 +145,32 @@ def test_one_feature_is_drawn_against_its_value(ax):
 
 
 @pytest.mark.parametrize("against", ["penalty", "lengthscale"])
-def test_the_star_stands_at_what_was_chosen(chooser, against, ax):
+def test_a_line_marks_the_value_chosen_and_a_star_the_least_error(chooser, against, ax):
     plots.plot_tuning(chooser, against, ax=ax)
-    [star] = [marks for marks in ax.collections if marks.get_label() == "chosen"]
+    [star] = [marks for marks in ax.collections if marks.get_label() == "least error"]
+    [line] = [line for line in ax.lines if line.get_label().startswith("chosen")]
     chosen = {
         "penalty": chooser.chosen_.params["penalty"],
         "lengthscale": chooser.chosen_.params["kernel"].lengthscale,
     }
     np.testing.assert_allclose(star.get_offsets(), [(chosen[against], 1.0)])
+    np.testing.assert_allclose(line.get_xdata(), chosen[against])
+
+
+def test_one_step_of_tuning_is_drawn_at_a_time(chooser, ax):
+    first = tuning_errors(chooser, "penalty")[0]["step"]
+    plots.plot_tuning(chooser, step=first, ax=ax)
+    assert f"({first})" in ax.get_title().replace("\n", " ")
+    with pytest.raises(ParameterError, match="step must be one of"):
+        plots.plot_tuning(chooser, step="none such", ax=ax)
 
 
 def test_a_model_with_nothing_to_choose_has_no_plot_of_it(model, ax):
     plots.plot_tuning(model, ax=ax)
     assert "Nothing was compared" in ax.texts[0].get_text()
-    with pytest.raises(ParameterError, match="against must be 'penalty' or 'lengthscale'"):
+    with pytest.raises(
+        ParameterError, match=r"against must be one of \['lengthscale', 'penalty'\]"
+    ):
         plots.plot_tuning(model, "weight", ax=ax)
 
 
@@ -166,7 +185,7 @@ def test_bars_are_importances_with_their_names(model, ax):
 
 def test_half_of_the_changes_is_counted_over_all_features(ax):
     even = SimpleNamespace(report_=[], n_features_in_=100, feature_importances_=np.full(100, 0.01))
-    title = plots.plot_importances(even, ax=ax).get_title(loc="left")
+    title = plots.plot_importances(even, ax=ax).get_title()
     assert title == "50 of 100 features carry half of the changes"
     assert len(ax.patches) == plots.FEATURES
 
@@ -183,7 +202,7 @@ def test_red_rows_are_those_outside_of_their_interval(model, ax):
     outside = (y < lower) | (y > upper)
     [red] = [dots for dots in ax.collections if dots.get_label() == "outside its interval"]
     np.testing.assert_allclose(red.get_offsets()[:, 1], y[outside])
-    assert ax.get_title(loc="left") == f"80% intervals hold {np.mean(~outside):.1%} of 300 rows"
+    assert ax.get_title() == f"80% intervals hold {np.mean(~outside):.1%} of 300 rows"
 
 
 def test_leave_one_out_rows_are_drawn_when_none_are_given(model, ax):
@@ -214,27 +233,46 @@ def test_a_reliability_curve_is_the_share_that_is_right_of_rows_as_sure(classifi
     np.testing.assert_allclose(line.get_ydata(), right[order].mean(1))
 
 
-def test_errors_and_seconds_of_methods_are_beside_the_best_of_each_task(ax):
-    def result(error, seconds):
-        return {"error": error, "fit_seconds": seconds}
-
-    tasks = {
-        "one": {"slow": result(1.0, 100.0), "fast": result(2.0, 1.0)},
-        "two": {"slow": result(1.0, 300.0), "fast": result(99.0, 3.0)},
-        "alone": {"slow": result(1.0, 1e6)},
-        "failed": {"slow": result(1.0, 200.0), "fast": {"failed": "over 600 s"}},
-    }
-    plots.plot_error_against_time({"machine": {}, "results": tasks}, ax=ax)
-    marks = {marks.get_label(): marks.get_offsets() for marks in ax.collections}
-    np.testing.assert_allclose(marks["slow"], [(200.0, 1.0)])
-    np.testing.assert_allclose(marks["fast"], [(2.0, plots.LARGEST_RATIO)])
-    np.testing.assert_allclose(ax.collections[4].get_offsets(), [(3.0, plots.LARGEST_RATIO)])
+def test_residuals_are_truth_minus_prediction(model, ax):
+    X, y = frame(200, 1)
+    dots = plots.plot_residuals(model, X, y, ax=ax).collections[0].get_offsets()
+    np.testing.assert_allclose(dots[:, 0], model.predict(X))
+    np.testing.assert_allclose(dots[:, 1], y - model.predict(X))
 
 
-def test_the_results_of_the_benchmark_can_be_drawn(ax):
-    path = Path(__file__).parents[2] / "benchmarks" / "results" / "peers.json"
-    plots.plot_error_against_time(json.loads(path.read_text()), ax=ax)
-    assert "parkrr" in [text.get_text() for text in ax.get_legend().get_texts()]
+def test_residuals_of_the_fit_are_those_of_leave_one_out_rows(model, ax):
+    dots = plots.plot_residuals(model, ax=ax).collections[0].get_offsets()
+    rows = model.validation_rows_
+    np.testing.assert_allclose(np.sort(dots[:, 1]), np.sort(rows["truth"] - rows["predicted"]))
+
+
+def test_a_classifier_has_no_residuals(classifier):
+    with pytest.raises(ParameterError, match="model must be a regressor, got ParKClassifier"):
+        plots.plot_residuals(classifier)
+
+
+def test_plots_of_their_own_look_the_same_in_any_style(model):
+    plt.close("all")
+    with plt.style.context("dark_background"):
+        own = plots.plot_predictions(model)
+        assert own.figure.get_facecolor() == mpl.colors.to_rgba("white")
+        assert own.title.get_color() == "black"
+        dark = draw_png(plots.plot_predictions, model)
+    plt.close("all")
+    assert dark == draw_png(plots.plot_predictions, model)
+
+
+def test_on_axes_that_are_given_a_plot_follows_their_style(model):
+    with plt.style.context("dark_background"):
+        ax = plots.plot_predictions(model, ax=Figure().subplots())
+    assert mpl.colors.to_rgb(ax.lines[-1].get_color()) == (1, 1, 1)
+
+
+def test_large_numbers_have_thousands_separators(ax):
+    X, y = waves(300, 0)
+    model = ParKRegressor(**SETTLED).fit(X, 1e5 * y)
+    plots.plot_predictions(model, ax=ax).figure.draw_without_rendering()
+    assert "200,000" in [label.get_text() for label in ax.get_yticklabels()]
 
 
 def test_without_matplotlib_the_way_out_is_named(model, monkeypatch):
@@ -244,13 +282,13 @@ def test_without_matplotlib_the_way_out_is_named(model, monkeypatch):
 
 
 def test_matplotlib_is_imported_only_when_something_is_drawn():
-    """Only plots.py imports it at all (test_architecture), and not at its top."""
-    top = ast.parse(Path(plots.__file__).read_text()).body
+    """Only drawing.py imports it at all (test_architecture), and not at its top."""
+    top = ast.parse(Path(drawing.__file__).read_text()).body
     names = [ast.unparse(node) for node in top if isinstance(node, ast.Import | ast.ImportFrom)]
     assert not [name for name in names if "matplotlib" in name]
 
 
 def test_a_far_value_does_not_stretch_the_limits():
-    low, high = plots.limits(np.append(np.linspace(0, 1, 1000), 1e6))
+    low, high = drawing.limits(np.append(np.linspace(0, 1, 1000), 1e6))
     assert -0.1 < low < 0
     assert 1 < high < 1.1

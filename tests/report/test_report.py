@@ -1,16 +1,19 @@
 """The HTML report: complete, escaped, and without the network."""
 
 import re
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import r2_score
 
 from parkrr import ParKClassifier, ParKRegressor, load
 from parkrr.errors import StorageError
 from parkrr.kernels import Gaussian
 from parkrr.report import write_report
-from parkrr.report.report import class_table, score_table, shorten, show
+from parkrr.report.report import class_table, confusion_table, score_table, show
+from parkrr.runtime import shorten_numbers
 from plain import PLAIN
 
 SETTLED = {**PLAIN, "kernel": Gaussian(1.0), "penalty": 1e-4, "n_cells": 5, "random_state": 0}
@@ -84,9 +87,9 @@ def test_a_report_with_rows_has_all_sections_and_plots(report):
         "Uncertainty",
         "Theory",
     ]
-    # Predictions of leave-one-out rows and of those given, sizes, errors, plane, importances,
-    # partial dependence on three features, and an interaction.
-    assert report.count('<img alt="') == report.count("<figcaption>") == 10
+    # Predictions of leave-one-out rows and of those given, residuals, sizes, errors, plane,
+    # importances, partial dependence on three features, and an interaction.
+    assert report.count('<img alt="') == report.count("<figcaption>") == 11
     assert "cos(theta)" in report
 
 
@@ -96,8 +99,36 @@ def test_a_report_of_a_loaded_model_without_rows_has_what_was_compared_and_no_th
     chooser.save(tmp_path / "model.park")
     text = report_of(load(tmp_path / "model.park"), tmp_path)
     assert "<h2>Theory" not in text
-    # Predictions, the plane of its one cell, penalties, lengthscales, importances.
-    assert text.count("<img ") == 5
+    # Predictions, residuals, the plane of its one cell, penalties, lengthscales, importances.
+    assert text.count("<img ") == 6
+
+
+def test_a_report_begins_with_target_version_r2_and_baseline(tmp_path):
+    X, y = frame(300, 0)
+    model = ParKRegressor(**SETTLED).fit(X, pd.Series(y, name="height"))
+    start = report_of(model, tmp_path).partition("<h2>")[0]
+    rows = model.validation_rows_
+    r2, baseline = r2_score(rows["truth"], rows["predicted"]), np.std(rows["truth"])
+    assert "<h1>Model of height</h1>" in start
+    assert f"parkrr {version('parkrr')}" in start
+    assert f"<b>{r2:.4g}</b><span>R2, leave-one-out</span>" in start
+    assert f"<b>{baseline:.4g}</b><span>baseline: always the mean</span>" in start
+
+
+def test_a_notebook_shows_the_facts_of_a_fitted_model():
+    model = ParKRegressor(**SETTLED)
+    assert "<th style='text-align:left'>cells</th>" not in model._repr_mimebundle_()["text/html"]
+    shown = model.fit(*waves(300, 0))._repr_mimebundle_()["text/html"]
+    cells = f"<td style='text-align:left'>{model.n_cells_}, of"
+    assert f"<th style='text-align:left'>cells</th>{cells}" in shown
+
+
+def test_a_confusion_matrix_counts_rows_by_true_and_predicted_class():
+    rows = {"truth": np.array(["a", "a", "b"]), "predicted": np.array(["a", "b", "b"])}
+    assert confusion_table(rows) == [
+        {"true class": "a", "a": 1, "b": 1},
+        {"true class": "b", "a": 0, "b": 1},
+    ]
 
 
 def test_rows_without_targets_add_borders_novelty_and_theory(tmp_path):
@@ -156,4 +187,4 @@ def test_values_are_shown_with_few_digits():
         "&",
     ]
     short = "Matern(lengthscale=56.87, nu=1.5)"
-    assert shorten("Matern(lengthscale=56.874239867, nu=1.5)") == short
+    assert shorten_numbers("Matern(lengthscale=56.874239867, nu=1.5)") == short

@@ -11,7 +11,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.kernels import FeatureMap, Gaussian, Linear
 from parkrr.park import CellReport
-from parkrr.report.summary import describe, describe_metric, find_warnings, score, summarize
+from parkrr.report.summary import describe, find_warnings, score, summarize
 from plain import PLAIN
 
 SETTLED = {**PLAIN, "kernel": Gaussian(1.0), "penalty": 1e-4, "n_cells": 3, "random_state": 0}
@@ -104,9 +104,9 @@ def test_uneven_cells_and_large_errors_are_named():
 
 def test_a_metric_as_text():
     zero, one = torch.zeros(2), torch.ones(2)
-    assert describe_metric(FeatureMap()) == "euclidean"
-    assert describe_metric(FeatureMap(zero, one)) == "standard features"
+    assert FeatureMap().describe() == "euclidean"
+    assert FeatureMap(zero, one).describe() == "standard features"
     weights = FeatureMap(zero, one, matrix=one)
-    assert describe_metric(weights) == "standard features, learned weights"
+    assert weights.describe() == "standard features, learned weights"
     matrix = FeatureMap(zero, one, matrix=torch.eye(2))
-    assert describe_metric(matrix) == "standard features, learned matrix"
+    assert matrix.describe() == "standard features, learned matrix"

@@ -5,7 +5,7 @@ import torch
 
 from parkrr.kernels import FeatureMap, Gaussian
 from parkrr.park import CoarseModel
-from parkrr.tuning.log import Candidate, TuningLog
+from parkrr.tuning.log import Candidate, Chosen, TuningLog
 from reference import kernel_matrix
 
 CENTERS = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
@@ -55,3 +55,18 @@ def test_a_candidate_predicts_behind_its_map():
     mapped = 2 * (X - 1)
     expected = kernel_matrix(Gaussian(1.5), mapped.numpy(), CENTERS.numpy()) @ WEIGHTS.numpy()
     torch.testing.assert_close(CANDIDATE.predict(X), torch.from_numpy(expected))
+
+
+def test_what_was_chosen_prints_in_a_screenful():
+    tried = [{"step": "sample search", "kernel": "x" * 200, "error": k / 7} for k in range(1, 400)]
+    params = {"kernel": Gaussian(2.123456789), "metric": CANDIDATE.metric, "penalty": 1e-3}
+    lines = repr(Chosen(params, tried, {}, "constant")).splitlines()
+    assert lines == [
+        "kernel               Gaussian(lengthscale=2.123)",
+        "penalty              0.001",
+        "metric               standard features",
+        "uncertainty          constant",
+        "",
+        "step                 compared  least error",
+        "sample search             399       0.1429",
+    ]

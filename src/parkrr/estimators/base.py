@@ -999,6 +999,15 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             )
         return self.columns_.rename(source.features)
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """What notebooks show: scikit-learn's diagram, and below it facts about the fit."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle and hasattr(self, "report_"):
+            from parkrr.report import describe_in_html  # noqa: PLC0415 - only notebooks need it
+
+            bundle["text/html"] += describe_in_html(self)
+        return bundle
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

@@ -77,6 +77,14 @@ class FeatureMap:
         F = F.clamp_(-limit, limit).to(dtype)
         return F if self.knots is None else torch.cat([F, self.scores(X).to(dtype)], 1)
 
+    def describe(self) -> str:
+        """In what units distances are measured."""
+        text = "euclidean" if self.scale is None else "standard features"
+        text += "" if self.knots is None else " and their normal scores"
+        if self.matrix is None:
+            return text
+        return f"{text}, learned {'weights' if self.matrix.ndim == 1 else 'matrix'}"
+
     def width(self, d: int) -> int:
         """How many columns the matrix mixes, of d features."""
         return d if self.knots is None else 2 * d

@@ -1,17 +1,17 @@
 """Plots of a fitted estimator."""
 
+from parkrr.plots.drawing import draw_png
 from parkrr.plots.explanations import (
     plot_explanation,
     plot_interaction,
     plot_partial_dependence,
 )
 from parkrr.plots.plots import (
-    draw_png,
     plot_cell_sizes,
-    plot_error_against_time,
     plot_error_by_cell,
     plot_importances,
     plot_partition,
     plot_predictions,
+    plot_residuals,
     plot_tuning,
 )

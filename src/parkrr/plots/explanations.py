@@ -14,17 +14,21 @@ from parkrr.inspection import (
     partial_dependence,
     shapley_values,
 )
-from parkrr.plots.plots import (
+from parkrr.plots.drawing import (
     BLUE,
     FEATURES,
     GREY,
     RED,
     draw_bars,
+    finish,
+    ink,
     new_axes,
+    separate_thousands,
     short_name,
-    style,
+    with_own_style,
     write,
 )
+from parkrr.runtime import show_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +37,7 @@ LINES = 50  # of single rows
 INTERACTION_GRID, INTERACTION_ROWS = 15, 200  # 45,000 predictions
 
 
+@with_own_style
 def plot_partial_dependence(
     model: FittedEstimator,
     feature: str | int,
@@ -86,12 +91,14 @@ def plot_partial_dependence(
         ax.vlines(places, average.mean(), average, color=BLUE, linewidth=1)
     ax.axhline(float(average.mean()), color=RED, linestyle="--", linewidth=0.8)
     label_axis(ax, grid, "x")
+    separate_thousands(ax, "xy" if grid.ordered and places.dtype.kind == "f" else "y")
     name = short_name(grid.feature)
     low, high = float(average.min()), float(average.max())
-    title = f"{name} moves the mean prediction between {low:.3g} and {high:.3g}"
-    return style(ax, title, name, describe_output(model))
+    title = f"{name} moves the mean prediction between {show_number(low)} and {show_number(high)}"
+    return finish(ax, title, name, describe_output(model))
 
 
+@with_own_style
 def plot_interaction(
     model: FittedEstimator,
     features: tuple[str | int, str | int],
@@ -158,11 +165,12 @@ def plot_interaction(
     label_axis(ax, upwards, "y")
     names = [short_name(grid.feature) for grid in (across, upwards)]
     share = f"{dependence.interaction:.0%} of the joint effect of {names[0]} and {names[1]}"
-    style(ax, f"{share} is interaction", names[0], names[1], wrap=44)
+    finish(ax, f"{share} is interaction", names[0], names[1], wrap=44)
     ax.grid(visible=False)
     return ax
 
 
+@with_own_style
 def plot_explanation(
     model: FittedEstimator,
     row: Any,
@@ -219,11 +227,12 @@ def plot_explanation(
     [own] = feature_values(model, row)
     labels = [name_bar(names[k], own[k]) for k in order]
     draw_bars(ax, bars[order], labels, colours)
-    ax.axvline(0, color="black", linewidth=0.8)
+    ax.axvline(0, color=ink(ax), linewidth=0.8)
     first = short_name(names[order[0]])
-    title = f"Predicted {predictions[0]:.3g}, {other} {base:.3g}: {first} counts most"
+    predicted = show_number(float(predictions[0]))
+    title = f"Predicted {predicted}, {other} {show_number(base)}: {first} counts most"
     name = "Shapley value" if values == "shapley" else "contribution to the prediction"
-    return style(ax, title, name, "", wrap=54 - max(map(len, labels)))
+    return finish(ax, title, name, "", wrap=54 - max(map(len, labels)))
 
 
 def name_bar(name: str, value: Value) -> str:

@@ -4,15 +4,17 @@ Facts are collected here; report.html has the text and escapes whatever is put i
 """
 
 import base64
-import re
 from collections.abc import Iterable, Mapping
+from datetime import date
+from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
-from sklearn.metrics import precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from parkrr.data import atomic_write
 from parkrr.inspection import (
@@ -32,19 +34,23 @@ from parkrr.plots import (
     plot_partial_dependence,
     plot_partition,
     plot_predictions,
+    plot_residuals,
     plot_tuning,
 )
 from parkrr.report.summary import describe, score, summarize
+from parkrr.runtime import shorten_numbers, show_number
 from parkrr.uncertainty import COVERAGE, DiagnosticRows
 
 Table = list[dict[str, Any]]
 ROWS = 20  # of a table
 EXPLAINED = 3  # features whose partial dependence is drawn
 TARGETS = 10  # whose errors are listed
+CONFUSED = 10  # classes of a confusion matrix
 CELL_COLUMNS = ("cell", "rows", "share", "centres", "error", "solver", "iterations", "seconds")
 SCORES = {
     "rows": "number",
     "rmse": "root mean squared error",
+    "baseline": "baseline",
     "mae": "mean absolute error",
     "r2": "R2",
     f"share_in_{COVERAGE}_interval": f"in {COVERAGE:.0%} interval",
@@ -81,8 +87,10 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
         {**cell, "share": f"{cell['share']:.2%}", "centres": cell["centers"]}
         for cell in cell_table(model)
     ]
-    kernels = [{**one, "kernel": shorten(one["kernel"])} for one in tried if "kernel" in one]
-    blends = [{**one, "blend": shorten(one["blend"])} for one in tried if "level" in one]
+    kernels, blends = (
+        [{**one, name: shorten_numbers(one[name])} for one in tried if name in one]
+        for name in ("kernel", "blend")
+    )
     features = sorted(facts["features"], key=lambda one: -(one["importance"] or 0))
     several = facts["cells"] > 1
 
@@ -90,6 +98,8 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
         "predictions": draw_png(plot_predictions, model),
         "partition": draw_png(plot_partition, model, X),
     }
+    if not classifies:
+        images["residuals"] = draw_png(plot_residuals, model, *((X, y) if given else ()))
     if given and not classifies:
         images["given"] = draw_png(plot_predictions, model, X, y)
     if several:
@@ -113,6 +123,9 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
         about=describe(facts),
         scores=score_table("leave-one-out", validation) + score_table("given", given),
         classes=class_table(given or validation) if classifies else [],
+        confusion=confusion_table(given or validation) if classifies else [],
+        written=f"{date.today():%d %B %Y}".lstrip("0"),
+        version=version("parkrr"),
         worst=worst_rows(model, X, y, ROWS // 2) if given and not classifies else [],
         jumps=border_jumps(model, X) if several and X is not None else None,
         largest_errors=select(sorted(cells, key=lambda c: -(c["error"] or 0)), CELL_COLUMNS),
@@ -133,6 +146,16 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
     )
     with atomic_write(Path(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def describe_in_html(model: Any) -> str:
+    """Facts about a fitted estimator as a table, for notebooks."""
+    lines = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(text)}</td></tr>"
+        for name, text in describe(summarize(model)).items()
+    )
+    return f"<table>{lines}</table>"
 
 
 def choose_explained(model: Any) -> list[int]:
@@ -167,9 +190,24 @@ def score_table(name: str, rows: DiagnosticRows) -> Table:
         line: dict[str, Any] = {"rows": name} | ({"target": k} if several else {})
         part = {key: v[:, k] if v.ndim == 2 else v for key, v in rows.items()}
         for key, value in (score(part) or {}).items():
-            line[SCORES[key]] = f"{value:.1%}" if key in SHARES else value
+            is_share = key in SHARES or (key == "baseline" and "confidence" in part)
+            line[SCORES[key]] = f"{value:.1%}" if is_share else value
         table.append(line)
     return table
+
+
+def confusion_table(rows: DiagnosticRows) -> Table:
+    """How many rows of each class are predicted to be of each; of up to ten classes."""
+    if not rows:
+        return []
+    labels = np.unique([rows["truth"], rows["predicted"]])
+    if len(labels) > CONFUSED:
+        return []
+    counts = confusion_matrix(rows["truth"], rows["predicted"], labels=labels)
+    return [
+        {"true class": str(label)} | dict(zip(map(str, labels), line, strict=True))
+        for label, line in zip(labels, counts.tolist(), strict=True)
+    ]
 
 
 def class_table(rows: DiagnosticRows) -> Table:
@@ -187,11 +225,6 @@ def class_table(rows: DiagnosticRows) -> Table:
     return table
 
 
-def shorten(text: str) -> str:
-    """The text of a kernel or a blend with numbers of four digits."""
-    return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
-
-
 def show(value: Any) -> str:
     """A value as text."""
     if value is None:
@@ -199,5 +232,5 @@ def show(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+        return show_number(value)
     return str(value)

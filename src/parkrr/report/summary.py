@@ -8,10 +8,9 @@ from sklearn.metrics import r2_score
 
 from parkrr.data import Category, ColumnEncoder, DateTime, FreeText, Number
 from parkrr.inspection import balance, feature_names
-from parkrr.kernels import FeatureMap
 from parkrr.park import CellReport
 from parkrr.persistence import encode_kernel
-from parkrr.runtime import describe_count
+from parkrr.runtime import describe_count, show_number
 from parkrr.uncertainty import COVERAGE, DiagnosticRows
 
 Facts = dict[str, Any]
@@ -29,6 +28,7 @@ def summarize(model: Any) -> Facts:
     shares = getattr(model, "feature_importances_", np.full(len(columns), np.nan)).tolist()
     return {
         "estimator": type(model).__name__,
+        "targets": model.target_names_,
         "rows": sizes.rows,
         "cells": sizes.cells,
         "rows_of_cells": {
@@ -38,7 +38,7 @@ def summarize(model: Any) -> Facts:
         "centers": sum(cell.centers for cell in model.report_),
         "kernel": encode_kernel(model.model_.kernel),
         "penalty": chosen["penalty"],
-        "metric": describe_metric(model.model_.metric),
+        "metric": model.model_.metric.describe(),
         "nearest_cells": model.model_.blend.n_nearest,
         "coarse_centers": 0 if coarse is None else len(coarse.centers),
         "precision": chosen["precision"],
@@ -63,17 +63,23 @@ def summarize(model: Any) -> Facts:
 
 
 def score(rows: DiagnosticRows) -> dict[str, float | None] | None:
-    """Errors of rows, over all targets; None without rows, and r2 of a constant target."""
+    """Errors of rows, over all targets; None without rows, and r2 of a constant target.
+
+    The baseline is the error of the mean of the targets, or of their most frequent class.
+    """
     if not rows or not len(rows["cell"]):  # all of them were forgotten
         return None
     truth, predicted, n = rows["truth"], rows["predicted"], len(rows["cell"])
     if "confidence" in rows:
         wrong, confidence = np.mean(truth != predicted), np.mean(rows["confidence"])
-        return {"rows": n, "error": float(wrong), "confidence": float(confidence)}
+        other = 1 - np.unique(truth, return_counts=True)[1].max() / n
+        shares = {"error": wrong, "baseline": other, "confidence": confidence}
+        return {"rows": n, **{name: float(value) for name, value in shares.items()}}
     varies = np.var(truth, axis=0) > (ROUNDING * np.abs(truth).max(axis=0)) ** 2
     scores: dict[str, float | None] = {
         "rows": n,
         "rmse": float(np.sqrt(np.mean((truth - predicted) ** 2))),
+        "baseline": float(np.sqrt(np.mean((truth - truth.mean(axis=0)) ** 2))),
         "mae": float(np.mean(np.abs(truth - predicted))),
         "r2": float(r2_score(truth, predicted)) if np.all(varies) else None,
     }
@@ -111,15 +117,6 @@ def find_warnings(report: list[CellReport]) -> list[str]:
     return warnings
 
 
-def describe_metric(metric: FeatureMap) -> str:
-    """In what units distances are measured."""
-    text = "euclidean" if metric.scale is None else "standard features"
-    text += "" if metric.knots is None else " and their normal scores"
-    if metric.matrix is None:
-        return text
-    return f"{text}, learned {'weights' if metric.matrix.ndim == 1 else 'matrix'}"
-
-
 def describe_column(column: ColumnEncoder) -> str:
     """What a column holds."""
     if isinstance(column, Category):
@@ -150,8 +147,8 @@ def describe(facts: Mapping[str, Any]) -> dict[str, str]:
         if "error" in scores:
             error = f"{scores['error']:.1%} of {rows} get the wrong label"
         else:
-            r2 = "" if scores["r2"] is None else f", R2 {scores['r2']:.3f}"
-            error = f"root mean squared error {scores['rmse']:.3g}{r2}, {rows}"
+            r2 = "" if scores["r2"] is None else f", R2 {show_number(scores['r2'])}"
+            error = f"root mean squared error {show_number(scores['rmse'])}{r2}, {rows}"
             share = scores.get(f"share_in_{COVERAGE}_interval")
             error += "" if share is None else f"; {COVERAGE} intervals hold {share:.3f}"
     total = f"{sum(facts['seconds'].values()):.1f}"

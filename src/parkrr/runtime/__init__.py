@@ -10,6 +10,12 @@ from parkrr.runtime.engine import (
     sum_on_threads,
     torch_threads,
 )
-from parkrr.runtime.formatting import describe_bytes, describe_count, describe_seconds
+from parkrr.runtime.formatting import (
+    describe_bytes,
+    describe_count,
+    describe_seconds,
+    shorten_numbers,
+    show_number,
+)
 from parkrr.runtime.memory import process_bytes, release_memory
 from parkrr.runtime.progress import Callback, ChoiceProgress, FitEvent, follow_choices, progress

@@ -1,4 +1,6 @@
-"""Bytes, seconds and counts as text."""
+"""Bytes, seconds, counts and numbers as text."""
+
+import re
 
 
 def describe_bytes(count: float) -> str:
@@ -28,6 +30,16 @@ def describe_seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.{1 if seconds < 10 else 0}f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def show_number(value: float) -> str:
+    """A number with four digits, or whole with thousands separators."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
+
+
+def shorten_numbers(text: str) -> str:
+    """A text, such as that of a kernel, with numbers of four digits."""
+    return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
 
 def describe_count(count: int, one: str, many: str | None = None) -> str:

@@ -1,5 +1,6 @@
 """What was chosen, what it was compared with, and the seconds it took."""
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,11 +9,13 @@ from torch import Tensor
 
 from parkrr.kernels import FeatureMap, Kernel
 from parkrr.park import CoarseModel
-from parkrr.runtime import ChoiceProgress
+from parkrr.runtime import ChoiceProgress, shorten_numbers, show_number
 
 # Shares of the work of choosing at which the metric search begins and ends, on 5,000 to 200,000
 # rows: before it is the sample search, behind it the blend trial.
 METRIC_PART = (0.08, 0.85)
+# Parameters that a fit chooses, in the order in which `Chosen` shows them.
+SHOWN = ("kernel", "penalty", "metric", "n_cells", "n_centers", "blend", "coarse", "precision")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,27 @@ class Chosen(NamedTuple):
     tried: list[dict[str, object]]
     seconds: dict[str, float]
     uncertainty: str
+
+    def __repr__(self) -> str:
+        """What was chosen and how much was compared; `tried` has hundreds of lines."""
+        params, metric = self.params, self.params.get("metric")
+        chosen = {name: params[name] for name in SHOWN if name in params}
+        chosen["metric"] = metric.describe() if isinstance(metric, FeatureMap) else metric
+        chosen["uncertainty"] = self.uncertainty
+        lines = [f"{name:<20} {shorten_numbers(str(value))}" for name, value in chosen.items()]
+        errors: dict[str, list[float]] = {}
+        for one in self.tried:
+            error = one.get("error")
+            errors.setdefault(str(one["step"]), []).append(
+                error if isinstance(error, float) else math.inf
+            )
+        if errors:
+            lines += ["", f"{'step':<20} {'compared':>8} {'least error':>12}"]
+        for step, values in errors.items():
+            least = min(values)
+            shown = show_number(least) if math.isfinite(least) else ""
+            lines.append(f"{step:<20} {len(values):>8} {shown:>12}".rstrip())
+        return "\n".join(lines)
 
 
 @dataclass
