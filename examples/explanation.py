@@ -1,9 +1,14 @@
-"""Explain predictions: slopes, contributions, Shapley values, similar rows, partial dependence."""
+"""Explain one prediction.
 
+Slopes, contributions and Shapley values of the features, training rows like the one predicted, and
+partial dependence. The flats are made up.
+"""
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from parkrr import ParKRegressor, inspection
+from parkrr import ParKRegressor, inspection, plots
 
 # Rents by size and district, lower far from the centre, 60 more with a balcony.
 rng = np.random.default_rng(0)
@@ -58,3 +63,8 @@ print(
     f"interaction of size with district {joint.interaction:.3f}, with balcony "
     f"{apart.interaction:.3f} of their joint effects"
 )
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+plots.plot_explanation(model, row, ax=left)
+plots.plot_partial_dependence(model, "distance", flats[2500:], ax=right)
+plt.show()

@@ -1,4 +1,6 @@
-"""Fit a folder of Parquet files with less memory than its rows would take.
+"""Less memory than rows.
+
+A folder of Parquet files is fitted with less memory than its rows would take.
 
 The rows are synthetic sensor readings with dates, categories and missing values. As numbers they
 take 0.25 GB. A fit in memory holds about four copies of them beside the 0.7 GB of Python and
@@ -10,11 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parkrr import Matern, ParKRegressor, load, scan_parquet
+from parkrr import Matern, ParKRegressor, load, plots, scan_parquet
 
 SENSORS, MONTHS, ROWS = 24, 6, 150_000
 
@@ -73,3 +76,6 @@ with tempfile.TemporaryDirectory() as folder:
     predicted = pq.read_table(output / "part-00000.parquet")
     error = np.array(predicted["prediction"]) - np.array(predicted["power"])
     print(f"{len(predicted):,} predictions, mean absolute error {np.abs(error).mean():.2f}")
+
+plots.plot_error_by_cell(model)
+plt.show()

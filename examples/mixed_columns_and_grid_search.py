@@ -1,9 +1,11 @@
-"""Categories, dates and missing values: a data frame as it is, or a pipeline with a grid search.
+"""Data frames, pipelines and grid search.
 
-The rows are synthetic rents of flats. First the data frame goes into `fit` as it is. Then a
-ColumnTransformer prepares the same columns, and GridSearchCV compares kernels and penalties.
+Categories, dates and missing values: first the data frame goes into `fit` as it is. Then a
+ColumnTransformer prepares the same columns, and GridSearchCV compares kernels and penalties. The
+flats are made up.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
@@ -12,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from parkrr import Gaussian, Matern, ParKClassifier, ParKRegressor
+from parkrr import Gaussian, Matern, ParKClassifier, ParKRegressor, plots
 
 rng = np.random.default_rng(0)
 n = 2000
@@ -52,3 +54,5 @@ labels = ParKClassifier(kernel=Matern(8.0), penalty=1e-4, metric="standard", ran
 labels.fit(train, dear)
 print(f"dear or cheap: accuracy {labels.score(test, dear_test):.3f}, classes {labels.classes_}")
 print("probabilities of the first three flats:", labels.predict_proba(test[:3])[:, 1].round(2))
+plots.plot_partial_dependence(model, "district", test)
+plt.show()

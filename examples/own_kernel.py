@@ -1,12 +1,14 @@
-"""Write your own kernel: a formula of the distance and its derivative.
+"""A kernel of your own.
 
-The rational quadratic kernel is (1 + |x - z|^2 / 2 a l^2)^-a. It is a mixture of Gaussians of all
-lengthscales, for functions that vary slowly and quickly at once.
+A kernel is a formula of the distance and its derivative. The rational quadratic kernel is
+(1 + |x - z|^2 / 2 a l^2)^-a. It is a mixture of Gaussians of all lengthscales, for functions that
+vary slowly and quickly at once.
 """
 
 import pickle
 from dataclasses import dataclass
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
@@ -66,3 +68,12 @@ except ModelFileError as error:
     print(error)
 again = pickle.loads(pickle.dumps(model))
 print("same predictions after pickling:", np.array_equal(again.predict(rows), model.predict(rows)))
+
+line = np.column_stack([np.linspace(-3, 3, 400), np.full(400, -1.0)])  # through one of the peaks
+figure, ax = plt.subplots(layout="constrained")
+ax.plot(line[:, 0], model.predict(line), label="rational quadratic kernel")
+near = np.abs(rows[:, 1] + 1) < 0.1
+ax.scatter(rows[near, 0], y[near], 8, "grey", label="rows nearby")
+ax.set(xlabel="first feature", ylabel="prediction")
+ax.legend(frameon=False)
+plt.show()

@@ -1,4 +1,6 @@
-"""Run the same fit on threads and on Ray, and compare the predictions.
+"""A cluster on one machine.
+
+The same fit on threads and on Ray gives the same predictions.
 
 Without a cluster to connect to, engine="ray" starts Ray on this machine. On a cluster you set the
 address, and the checkpoint must be a folder or URL that all machines can reach.
@@ -8,11 +10,12 @@ import os
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parkrr import Matern, ParKRegressor, scan_parquet
+from parkrr import Matern, ParKRegressor, plots, scan_parquet
 
 # Ray reads these when it is imported: no warning about missing GPUs, and no task is stopped
 # because other programs use the memory of this machine.
@@ -48,3 +51,6 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"identical predictions: {same}")
     results = sorted(path.name for path in Path(folder, "ray").iterdir())
     print(f"{len(results)} files in the checkpoint: {', '.join(results[:4])}, ...")
+
+plots.plot_cell_sizes(there)
+plt.show()

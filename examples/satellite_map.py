@@ -1,4 +1,6 @@
-"""Fill the clouds in a temperature map, with prediction intervals and novelty.
+"""A map under clouds.
+
+Fill the clouds in a temperature map, with prediction intervals and novelty.
 
 The rows are land surface temperatures from satellite.parquet in the folder PARKRR_DATA, or a
 synthetic field if that file is missing. Pixels under clouds are never fitted, only used to check
@@ -7,13 +9,12 @@ the predictions. `python satellite_map.py map.png` writes the plot to map.png.
 
 import os
 import sys
-import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
-from matplotlib.figure import Figure
 
 from parkrr import Blend, Laplacian, ParKRegressor
 
@@ -74,7 +75,7 @@ panels = [
     ("Width of the 0.9 interval", upper - lower, "viridis", "degrees C"),
     ("Novelty", novelty, "bone_r", "0 near training rows, 1 far away"),
 ]
-figure = Figure(figsize=(11, 7.6), layout="constrained")
+figure = plt.figure(figsize=(11, 7.6), layout="constrained")
 axes = figure.subplots(2, 2, sharex=True, sharey=True)
 for axis, (title, values, colours, unit) in zip(axes.flat, panels, strict=True):
     grid = np.full((row.max() // 2 + 1, column.max() // 2 + 1), np.nan)
@@ -102,6 +103,6 @@ figure.get_layout_engine().set(h_pad=0.06)
 figure.supxlabel("longitude", fontsize=9)
 figure.supylabel("latitude", fontsize=9)
 
-path = sys.argv[1] if len(sys.argv) > 1 else Path(tempfile.mkdtemp(), "map.png")
-figure.savefig(path, dpi=110)
-print(f"plot written to {path}")
+if len(sys.argv) > 1:
+    figure.savefig(sys.argv[1], dpi=110)
+plt.show()

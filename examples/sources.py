@@ -1,4 +1,4 @@
-"""Fit and predict rows from a Delta Lake table, DuckDB, polars, Hugging Face and a generator.
+"""Rows from Delta Lake, DuckDB, polars, Hugging Face and a generator.
 
 Every source holds the same synthetic rides, so every model is the same to the last bit. Libraries
 that are not installed are skipped: pip install deltalake duckdb polars datasets

@@ -1,17 +1,19 @@
-"""Fit, predict and inspect: how long does a taxi ride take?
+"""How long does a taxi ride take?
 
-The rides are a sample of taxi1m.parquet in the folder PARKRR_DATA, or synthetic if that file is
+Fit, predict and inspect: a first model with intervals, importances and a report of its cells. The
+rides are a sample of taxi1m.parquet in the folder PARKRR_DATA, or synthetic if that file is
 missing.
 """
 
 import os
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from parkrr import ParKRegressor
+from parkrr import ParKRegressor, plots
 
 
 def synthetic(n):
@@ -44,3 +46,5 @@ print(f"chosen: {model.chosen_.params['kernel']}, penalty {model.chosen_.params[
 print("importances:", dict(zip(X, model.feature_importances_.round(2).tolist(), strict=True)))
 print("seconds:", {step: round(seconds, 1) for step, seconds in model.seconds_.items()})
 print(pd.DataFrame(model.report_)[["rows", "centers", "solver", "seconds"]])
+plots.plot_predictions(model, X_test, y_test)
+plt.show()

@@ -10,6 +10,7 @@ import pytest
 import parkrr
 
 ROOT = Path(__file__).parents[2]
+GALLERY = ROOT / "docs" / "gallery"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 PUBLIC = {"parkrr", *(f"parkrr.{name}" for name in parkrr.MODULES)}
@@ -38,3 +39,20 @@ def test_imports_in_documentation_and_examples_are_public(file):
         if module in PUBLIC and not hasattr(import_module(module), name)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.py")), ids=lambda f: f.stem)
+def test_every_example_has_a_page_with_its_title_text_and_output(file):
+    title, _, text = ast.get_docstring(ast.parse(file.read_text())).partition("\n")
+    page = (GALLERY / f"{file.stem}.md").read_text()
+    assert page.startswith(f"# {title.rstrip('.')}\n\n{text.strip()}\n")
+    assert f'--8<-- "examples/{file.name}"' in page
+    assert (GALLERY / f"{file.stem}.txt").read_text().strip()
+    assert f"(gallery/{file.stem}.md)" in (ROOT / "docs" / "examples.md").read_text()
+
+
+def test_every_plot_function_is_in_an_example():
+    code = "".join(file.read_text() for file in EXAMPLES)
+    assert [
+        name for name in dir(parkrr.plots) if name.startswith("plot_") and name not in code
+    ] == []
