@@ -8,14 +8,14 @@ import numpy as np
 
 def kernel_value(kernel, x, z):
     """K(x, z) by its textbook formula."""
-    r = np.sqrt(((x - z) ** 2).sum())
+    r = np.sqrt((((x - z) / getattr(kernel, "lengthscale", 1.0)) ** 2).sum())
     name = type(kernel).__name__
     if name == "Gaussian":
-        return np.exp(-(r**2) / (2 * kernel.lengthscale**2))
+        return np.exp(-(r**2) / 2)
     if name == "Laplacian":
-        return np.exp(-r / kernel.lengthscale)
+        return np.exp(-r)
     if name == "Matern":
-        a = np.sqrt(2 * kernel.nu) * r / kernel.lengthscale
+        a = np.sqrt(2 * kernel.nu) * r
         return {0.5: 1, 1.5: 1 + a, 2.5: 1 + a + a**2 / 3}[kernel.nu] * np.exp(-a)
     if name == "Polynomial":
         return (kernel.gamma * x @ z + kernel.coef0) ** kernel.degree

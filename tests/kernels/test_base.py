@@ -24,6 +24,9 @@ ALL = [
     *(Matern(1.1, nu) for nu in (0.5, 1.5, 2.5)),
     Polynomial(2, 0.5, 1.0),
     Linear(),
+    Gaussian([1.3, 0.4, 6.0]),
+    Laplacian([0.7, 2.0, 1.0]),
+    *(Matern([1.1, 0.3, 5.0], nu) for nu in (0.5, 1.5, 2.5)),
 ]
 RNG = np.random.default_rng(0)
 X, Z = (torch.from_numpy(RNG.normal(size=(n, 3))) for n in (40, 7))

@@ -8,6 +8,7 @@ from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Laplacian, Matern, gradient_products, gradients
 
 RADIAL = [Gaussian(1.3), Laplacian(2.0), Matern(1.1, 0.5), Matern(1.1, 1.5), Matern(0.9, 2.5)]
+PER_FEATURE = [Gaussian([1.3, 0.5, 4.0]), Laplacian([2.0, 1.0, 0.7]), Matern([1.1, 3.0, 0.6])]
 
 
 def normal_rows(n, d, seed=0):
@@ -23,7 +24,7 @@ def test_the_slope_is_the_gradient_by_finite_differences(kernel):
     torch.testing.assert_close(S * (X[:, :1] - Z[:, 0]), expected, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+@pytest.mark.parametrize("kernel", [*RADIAL, *PER_FEATURE], ids=repr)
 def test_gradients_of_a_model_are_those_by_finite_differences(kernel):
     X, Z, weights = normal_rows(5, 3), normal_rows(4, 3, seed=1), normal_rows(4, 2, seed=2)
     G = gradients(kernel, weights, Z, X)  # (t, n, e)
@@ -36,7 +37,7 @@ def test_gradients_of_a_model_are_those_by_finite_differences(kernel):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("far", [1e4, 1e12, 1e17])
-@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+@pytest.mark.parametrize("kernel", [*RADIAL, *PER_FEATURE], ids=repr)
 def test_a_centre_far_away_leaves_the_kernel_of_the_others(kernel, far, dtype):
     X, Z = normal_rows(50, 3), normal_rows(200, 3, seed=1)
     Z[7, 0] = far
@@ -71,3 +72,32 @@ def test_a_lengthscale_must_be_positive_and_not_too_large(kind, lengthscale):
 def test_a_smoothness_without_a_formula_is_refused():
     with pytest.raises(ParameterError, match=r"nu must be one of 0.5, 1.5, 2.5, got 2"):
         Matern(nu=2)
+
+
+@pytest.mark.parametrize("kind", [Gaussian, Laplacian, Matern])
+def test_lengthscales_of_features_are_those_of_scaled_features(kind):
+    X, Z, lengthscales = normal_rows(6, 3), normal_rows(4, 3, seed=1), torch.tensor([0.5, 2, 30])
+    scaled = kind(1.0)(X / lengthscales, Z / lengthscales)
+    torch.testing.assert_close(kind(lengthscales.tolist())(X, Z), scaled, rtol=1e-12, atol=0)
+
+
+def test_kernels_with_the_same_lengthscales_are_equal_whatever_holds_them():
+    assert Gaussian([1.0, 2.0]) == Gaussian((1, 2)) == Gaussian(np.array([1.0, 2.0]))
+    assert hash(Gaussian([1.0, 2.0])) == hash(Gaussian((1.0, 2.0)))
+
+
+@pytest.mark.parametrize("lengthscale", ["wide", [[1.0, 2.0]], [1.0, "2"], None, []])
+def test_what_is_no_lengthscale_is_refused(lengthscale):
+    with pytest.raises(ParameterError, match="lengthscale must be one number, or one for each"):
+        Gaussian(lengthscale)
+
+
+@pytest.mark.parametrize("lengthscale", [[1.0, 0.0], [1.0, float("nan")], [1e101, 1.0]])
+def test_each_lengthscale_must_be_positive_and_not_too_large(lengthscale):
+    with pytest.raises(ParameterError, match="lengthscale must be between 1e-100 and 1e100"):
+        Matern(lengthscale)
+
+
+def test_other_columns_than_lengthscales_are_refused():
+    with pytest.raises(ParameterError, match="one for each of the 3 columns"):
+        Gaussian([1.0, 2.0])(normal_rows(5, 3), normal_rows(4, 3))

@@ -100,6 +100,7 @@ from parkrr.partition import Blend
 from parkrr.persistence import save_estimator
 from parkrr.planning import (
     Plan,
+    apply_lengthscales,
     build_settings,
     check_keep_statistics,
     check_size,
@@ -1136,7 +1137,7 @@ def fit_rows(
     if holdout is None and held is None and (rows.n_rows < FEW_ROWS or has_copies(rows)):
         rows = merge_copies(rows)
     holdout = holdout and holdout.to(rows.X.device)
-    params = keep_choices(params, rows.X.shape[1])
+    params = apply_lengthscales(keep_choices(params, rows.X.shape[1]), rows, seed)
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     size = check_size(params, rows)
     choices = choices if size.tries else replace(choices, blend=False, coarse=False)
@@ -1172,6 +1173,7 @@ def fit_rows_leaving_out(
     others = merge_copies(others) if has_copies(others) else others
     rows = join_blocks([seen.block(slice(None)), others.block(slice(None))])
     params = keep_choices(params, rows.X.shape[1])
+    params = apply_lengthscales(params, seen if seen.n_rows else rows, seed)
     choices = open_choices(params, seen.n_rows, rows.X.shape[1])
     size = check_size(params, rows)
     choices = choices if size.tries else replace(choices, blend=False, coarse=False)

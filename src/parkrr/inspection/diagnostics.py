@@ -401,7 +401,7 @@ def tuning_errors(model: FittedEstimator, parameter: str) -> list[dict[str, Any]
     """
     tried = []
     for one in (one for one in check_fitted(model).chosen_.tried if "kernel" in one):
-        width = re.search(r"lengthscale=([^,)]+)", one["kernel"])
+        width = re.search(r"lengthscale=([^,()]+)", one["kernel"])
         value = one["penalty"] if parameter == "penalty" else width and float(width[1])
         if value is not None and np.isfinite(one["error"]):
             tried.append({**one, "family": one["kernel"].split("(")[0], "value": value})

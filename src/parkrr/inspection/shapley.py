@@ -204,9 +204,12 @@ class Comparison(NamedTuple):
 
     def factors(self, X: Tensor, Z: Tensor, owner_of: Tensor, d: int) -> Tensor:
         """The factor of each feature in K(x, z) of rows X (r, e) and Z (m, e), shape (r, d, m)."""
+        kernel, weights = self.kernel.split_lengthscales(X.shape[1])
         squares = (X[:, :, None] - Z.T).square_()  # (r, e, m)
+        if weights is not None:
+            squares.mul_(weights.square().to(squares)[:, None])
         exponents = squares.new_zeros(len(X), d, len(Z)).index_add_(1, owner_of, squares)
-        return exponents.mul_(self.kernel.coefficient).clamp_min_(SMALLEST_EXPONENT).exp_()
+        return exponents.mul_(kernel.coefficient).clamp_min_(SMALLEST_EXPONENT).exp_()
 
 
 def integrate_products(P: Tensor, q: Tensor) -> Tensor:

@@ -201,11 +201,19 @@ class KernelBlock(ABC):
 
 @final
 class InnerProductBlock(KernelBlock):
-    """<x, z>; or with `norms` |z|^2 - 2 <x, z>, which sorts Z by Euclidean distance to x."""
+    """<x, z>; or with `norms` |z|^2 - 2 <x, z>, which sorts Z by Euclidean distance to x.
 
-    def __init__(self, Z: Tensor, norms: bool = False) -> None:
+    Weights (d,) of the features are for both, x and z.
+    """
+
+    def __init__(self, Z: Tensor, norms: bool = False, weights: Tensor | None = None) -> None:
         self.norms = norms
+        if weights is not None:
+            weights = weights.to(Z)
+            Z = Z * weights
         sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
+        if weights is not None:
+            Z = Z * weights  # <w x, w z> = <x, w^2 z>
         self.fixed = torch.cat([-2 * Z.T, sq_norms.T]) if norms else Z.T
 
     def augment(self, X: Tensor, origin: Tensor | None = None) -> Tensor:

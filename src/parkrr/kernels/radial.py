@@ -6,9 +6,10 @@ sum_j alpha_j S(x, z_j) (x - z_j), two products with the slopes S.
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -24,23 +25,53 @@ OFF, FAR = 10.0, 4.0
 
 
 class Radial(Kernel):
-    """A kernel of the distance alone. K(x, x) = 1, so its cells are Euclidean Voronoi cells."""
+    """A kernel of the distance alone. K(x, x) = 1, so its cells are Euclidean Voronoi cells.
 
-    lengthscale: float
+    With a lengthscale for each feature, distances are those of features over their lengthscales.
+    """
+
+    lengthscale: float | Sequence[float]
     n_buffers = 1  # that its profile needs
 
     def __post_init__(self) -> None:
-        lengthscale = getattr(self, "lengthscale", 1.0)  # which a kernel of yours may not have
-        if not isinstance(lengthscale, Real):
+        lengthscale: Any = getattr(self, "lengthscale", 1.0)  # which a kernel of yours may not have
+        several = isinstance(lengthscale, list | tuple | np.ndarray)
+        values = list(lengthscale) if several and len(lengthscale) else [lengthscale]
+        if not all(isinstance(value, Real) for value in values):
             raise ParameterError(
-                f"lengthscale must be one number, got {lengthscale!r}; kernel='gaussian' has it "
-                f"chosen, and metric='learned' with it a weight for each feature"
+                f"lengthscale must be one number, or one for each feature, got {lengthscale!r}; "
+                f"kernel='gaussian' has it chosen, with a weight for each feature"
             )
-        if not 1e-100 <= float(lengthscale) <= 1e100:  # also rejects NaN; its square is used
+        if not all(1e-100 <= float(value) <= 1e100 for value in values):
+            # Also rejects NaN; its square is used.
             raise ParameterError(
                 f"lengthscale must be between 1e-100 and 1e100, got {lengthscale!r}; "
                 f"scale the features instead"
             )
+        if several:  # a tuple can be hashed, as kernels are
+            object.__setattr__(self, "lengthscale", tuple(map(float, values)))
+
+    @property
+    def one_lengthscale(self) -> float:
+        """The lengthscale, of a kernel that has the same for all features."""
+        assert not isinstance(self.lengthscale, Sequence)
+        return self.lengthscale
+
+    def split_lengthscales(self, d: int) -> "tuple[Radial, Tensor | None]":
+        """A kernel with one lengthscale, and the weights of d features before it.
+
+        None if they need no weights.
+        """
+        lengthscales = getattr(self, "lengthscale", 1.0)
+        if not isinstance(lengthscales, Sequence):
+            return self, None
+        if len(lengthscales) != d:
+            raise ParameterError(
+                f"lengthscale must be one number, or one for each of the {d} columns that the "
+                f"kernel gets, got {len(lengthscales)} of them in {self!r}; columns of categories, "
+                f"dates and text become several"
+            )
+        return self.with_lengthscale(1.0), 1 / torch.tensor(lengthscales, dtype=torch.float64)
 
     @property
     @abstractmethod
@@ -69,7 +100,10 @@ class Radial(Kernel):
         return RadialBlock(self, Z)
 
     def slope(self, Z: Tensor) -> KernelBlock:
-        """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d)."""
+        """S such that the gradient of K(., z) at x is S(x, z) (x - z), for rows Z (m, d).
+
+        With a lengthscale for each feature, the gradient is that over their squares.
+        """
         return RadialBlock(self, Z, slope=True)
 
     def with_slope(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,13 +129,16 @@ class Radial(Kernel):
         return K, self.derivative([squares, torch.empty_like(squares)])
 
     def distance(self, C: Tensor) -> KernelBlock:
-        return InnerProductBlock(C, norms=True)
+        _, weights = self.split_lengthscales(C.shape[1])
+        return InnerProductBlock(C, norms=True, weights=weights)
 
     def among(self, Z: Tensor) -> Tensor:
+        kernel, weights = self.split_lengthscales(Z.shape[-1])
+        Z = Z if weights is None else Z * weights.to(Z)
         D = torch.cdist(Z, Z, compute_mode="donot_use_mm_for_euclid_dist")
-        squares = D.square_().mul_(self.coefficient)
+        squares = D.square_().mul_(kernel.coefficient)
         buffers = [squares, *[torch.empty_like(D)] * (self.n_buffers - 1)]
-        return self.profile(buffers, no_underflow=False)
+        return kernel.profile(buffers, no_underflow=False)
 
     def with_lengthscale(self, lengthscale: float) -> "Radial":
         """The same kernel with another lengthscale."""
@@ -113,6 +150,7 @@ class RadialBlock(KernelBlock):
     """A radial kernel against Z, or its slope; the product gives squared distances."""
 
     def __init__(self, kernel: Radial, Z: Tensor, slope: bool = False) -> None:
+        kernel, weights = kernel.split_lengthscales(Z.shape[1])
         c = kernel.coefficient
         self.kernel, self.slope = kernel, slope
         self.n_buffers = 2 if slope else kernel.n_buffers
@@ -120,7 +158,11 @@ class RadialBlock(KernelBlock):
         # off by 4e-3. Distances do not change under a shift, so shift first.
         self.origin: Tensor
         self.origin, radius = find_origin(Z)
-        self.scale = math.sqrt(abs(c))
+        unit = math.sqrt(abs(c))
+        self.scale: float | Tensor = unit
+        if weights is not None:
+            self.scale = weights.to(Z) * unit
+            _, radius = find_origin(Z * weights.to(Z))
         Z = self.rescale(Z, self.origin)  # (m, d)
         sq_norms = Z.square().sum(1, keepdim=True)  # (m, 1)
         self.farthest = math.sqrt(float(sq_norms.max()))
@@ -128,7 +170,7 @@ class RadialBlock(KernelBlock):
             # Distances that rounding cannot tell from zero become zero: the root would turn
             # 1e-7 into 3e-4, and a row would not have kernel 1 with its own copy. A centre far from
             # all others is less exact, but does not make them so.
-            usual = min(self.farthest, FAR * radius * self.scale) ** 2
+            usual = min(self.farthest, FAR * radius * unit) ** 2
             sq_norms -= 8 * torch.finfo(Z.dtype).eps * sq_norms.clamp(usual, self.farthest**2)
         fixed = torch.cat([-2 * Z.T, torch.ones_like(sq_norms).T, sq_norms.T])
         self.fixed = fixed.mul_(math.copysign(1.0, c))
@@ -183,8 +225,8 @@ class Gaussian(Radial):
 
     Parameters
     ----------
-    lengthscale : float, default 1.0
-        The width :math:`\ell > 0`, in the units of the features.
+    lengthscale : float or sequence of float, default 1.0
+        The width :math:`\ell > 0`, in the units of the features, or one for each feature.
 
     Examples
     --------
@@ -192,13 +234,15 @@ class Gaussian(Radial):
     >>> from parkrr.kernels import Gaussian
     >>> Gaussian(2.0)(torch.zeros(1, 3), torch.ones(1, 3))
     tensor([[0.6873]])
+    >>> Gaussian([2.0, 1e6, 1e6])(torch.zeros(1, 3), torch.ones(1, 3))
+    tensor([[0.8825]])
     """
 
-    lengthscale: float = 1.0
+    lengthscale: float | Sequence[float] = 1.0
 
     @property
     def coefficient(self) -> float:
-        return -0.5 / self.lengthscale**2
+        return -0.5 / self.one_lengthscale**2
 
     def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         return exp_(buffers[0], no_underflow)
@@ -216,8 +260,8 @@ class Laplacian(Radial):
 
     Parameters
     ----------
-    lengthscale : float, default 1.0
-        The width :math:`\ell > 0`, in the units of the features.
+    lengthscale : float or sequence of float, default 1.0
+        The width :math:`\ell > 0`, in the units of the features, or one for each feature.
 
     Examples
     --------
@@ -227,11 +271,11 @@ class Laplacian(Radial):
     tensor([[0.3679]])
     """
 
-    lengthscale: float = 1.0
+    lengthscale: float | Sequence[float] = 1.0
 
     @property
     def coefficient(self) -> float:
-        return 1 / self.lengthscale**2
+        return 1 / self.one_lengthscale**2
 
     def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         return exp_(root_(buffers[0]).neg_(), no_underflow=True)
@@ -250,8 +294,8 @@ class Matern(Radial):
 
     Parameters
     ----------
-    lengthscale : float, default 1.0
-        The width :math:`\ell > 0`, in the units of the features.
+    lengthscale : float or sequence of float, default 1.0
+        The width :math:`\ell > 0`, in the units of the features, or one for each feature.
     nu : {0.5, 1.5, 2.5}, default 1.5
         Smoothness.
 
@@ -263,7 +307,7 @@ class Matern(Radial):
     tensor([[0.5578]])
     """
 
-    lengthscale: float = 1.0
+    lengthscale: float | Sequence[float] = 1.0
     nu: float = 1.5
     n_buffers = 2  # the distance and its exponential at once
 
@@ -274,7 +318,7 @@ class Matern(Radial):
 
     @property
     def coefficient(self) -> float:
-        return 2 * self.nu / self.lengthscale**2
+        return 2 * self.nu / self.one_lengthscale**2
 
     def profile(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         a = root_(buffers[0])
@@ -335,11 +379,13 @@ def gradients(kernel: Radial, weights: Tensor, Z: Tensor, X: Tensor) -> Tensor:
     """
     slope = kernel.slope(Z)
     alpha = weights.to(Z.dtype)
+    _, scale = kernel.split_lengthscales(Z.shape[1])
     parts = []
     for x in torch.split(X.to(Z.dtype), slope.block_rows(len(X))):
         S = slope(x)  # (b, m)
         parts.append(torch.stack([x * (S @ a) - S @ (a * Z) for a in alpha.T[:, :, None]]))
-    return torch.cat(parts, 1)
+    G = torch.cat(parts, 1)
+    return G if scale is None else G * scale.square().to(G)
 
 
 def gradient_products(kernel: Radial, weights: Tensor, Z: Tensor, X: Tensor) -> Tensor:

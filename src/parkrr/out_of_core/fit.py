@@ -45,6 +45,7 @@ from parkrr.persistence import encode_kernel, read_model, write_model
 from parkrr.planning import (
     KEPT_CHOICES,
     DiskPlan,
+    apply_lengthscales,
     build_settings,
     count_passes,
     keep_choices,
@@ -225,6 +226,7 @@ def decide(rows: EncodedTable, params: dict[str, Any], seed: int) -> PassSetting
     sample = move_to_device(sample, own_device(params))
     seen = sample.rows(slice(0, sample.n_rows - n_left_out))
     holdout = holdout and holdout.to(sample.X.device)
+    params = apply_lengthscales(params, seen, seed)
     choices = open_choices(params, seen.n_rows, seen.X.shape[1])
     settings = build_settings(params, choices, sizes, rows.n_rows, seed)
     settings, log = tune_settings(params, settings, choices, seen, holdout)
@@ -256,6 +258,7 @@ def decide_regions(
     share = sample.n_rows / (share_kept * rows.n_rows)
     if is_validation is None and has_copies(sample):  # or each would predict itself
         sample = merge_copies(sample)
+    params = apply_lengthscales(params, sample, seed)
     choices = open_choices(params, sample.n_rows, sample.X.shape[1])
     settings = build_settings(params, choices, sizes, rows.n_rows, seed)
     on_sample = replace(

@@ -105,10 +105,9 @@ def fit_by_region(
         tasks = make_region_tasks(tuned, regions, n_left_out)
         work = partial(fit_and_publish, checkpoint)
         published = checkpoint.run(settings, "fitting regions", work, tasks)
-        kernel = tuned.kernel
-        length = (
-            kernel.lengthscale if kernel != settings.kernel and isinstance(kernel, Radial) else None
-        )
+        kernel, length = tuned.kernel, None
+        if kernel != settings.kernel and isinstance(kernel, Radial):
+            length = kernel.one_lengthscale
         finished = FinishedRegions(there, length, tuned.penalty, tried, published)
         finished.publish(checkpoint)
     remove_sorted_rows(checkpoint)

@@ -394,6 +394,8 @@ class ExportedCells:
             origins = [torch.as_tensor((cell or own[0]).kernel_block.origin) for cell in cells]
             stacked = np.stack([to_array(origin, self.dtype) for origin in origins])
             self.width, self.origins = stacked.shape[1], graph.constant(stacked)  # (Q, e)
+            scale = torch.as_tensor(own[0].kernel_block.scale)  # type: ignore[attr-defined]
+            self.scale = graph.constant(to_array(scale, self.dtype))  # one, or (e,)
 
     def __call__(self, q: Value, rows: Value) -> Value:
         """Values of cell q (1,) at mapped rows (n, e), float64, (n, t): eq. (13)."""
@@ -401,8 +403,7 @@ class ExportedCells:
         A = rows.cast(numpy_float(self.dtype))
         if isinstance(self.kernel, Radial):  # KernelBlock.augment, without the column of ones
             limit = coordinate_limit(self.width, self.dtype)
-            scale = abs(self.kernel.coefficient) ** 0.5
-            x = ((A - self.origins.gather(q)) * scale).clip(-limit, limit)
+            x = ((A - self.origins.gather(q)) * self.scale).clip(-limit, limit)
             A = graph.concatenate([x, (x * x).sum(1, keepdims=True)], axis=1)
         right = (part.slice(start, stop) for part in (self.matrix, self.bias))
         K = apply_profile(self.kernel, graph.node("Gemm", A, *right, transB=1))

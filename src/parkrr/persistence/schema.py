@@ -6,7 +6,7 @@ can be built and can predict without an index out of range, a wrong dtype or a n
 finite. Start at :func:`check_model` and :func:`check_estimator`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, Union
 
@@ -32,9 +32,11 @@ SCALAR: Any = str | bool | int | float | None
 COUNT = Annotated[int, Meta(ge=0)]
 POSITIVE = Annotated[float, Meta(gt=0)]
 NUMBER: Any = float | Literal["nan", "inf", "-inf"]  # JSON spells numbers that are not finite
+ONE_OR_EACH: Any = float | Sequence[float]  # of all features, or of each
+KERNEL_TYPES = {int: COUNT, ONE_OR_EACH: float | list[float]}
 KERNEL: Any = Union[  # noqa: UP007 - of a tuple
     tuple(
-        define_like(kind, {int: COUNT}, tag_field="name", tag=name)
+        define_like(kind, KERNEL_TYPES, tag_field="name", tag=name)
         for name, kind in KERNELS.items()
     )
 ]
@@ -265,6 +267,10 @@ def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYT
     own = {name: tensor for name, tensor in tensors.items() if not name.startswith("more.")}
     large = sum(own[name].nbytes for name in BY_CELL if name in own) > checked_bytes
     lengths = check_tensors(own, rules, {"2": 2}, BY_CELL if large else ())
+    for name in ("kernel", "coarse_kernel"):
+        lengthscale = (about[name] or {}).get("lengthscale", 1.0)
+        fits = not isinstance(lengthscale, list | tuple) or len(lengthscale) == lengths["e"]
+        require(fits, f"{name}.lengthscale must be one number, or {lengths['e']}")
     if "limits" in own:
         low, high = own["limits"]
         require(bool((low <= high).all()), "limits must not be crossed")

@@ -12,6 +12,7 @@ from parkrr.planning.disk_sizes import (
 from parkrr.planning.plan import Plan, plan_rows, plan_table, subtract_memory
 from parkrr.planning.settings import (
     KEPT_CHOICES,
+    apply_lengthscales,
     build_settings,
     check_keep_statistics,
     check_size,

@@ -25,13 +25,14 @@ from parkrr.errors import (
 from parkrr.kernels import (
     FeatureMap,
     Gaussian,
+    Kernel,
     Laplacian,
     Matern,
     Radial,
     as_kernel,
     standardize_features,
 )
-from parkrr.park import Coarse, FitSettings
+from parkrr.park import Coarse, FitSettings, make_feature_map
 from parkrr.partition import CENTROIDS, HARD, PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells
 from parkrr.planning.sizes import (
     EVEN,
@@ -127,6 +128,11 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
             f"metric='learned' needs a radial kernel, got kernel={kernel!r}; use 'standard', or "
             f"one of gaussian, laplacian, matern"
         )
+    if metric == "learned" and has_several_lengthscales(families[0]):
+        raise ParameterError(
+            f"metric='learned' needs a kernel with one lengthscale, which it chooses with the "
+            f"weights of features, got kernel={kernel!r}; leave metric out, or kernel='gaussian'"
+        )
     per_feature = ROWS_PER_SCREENED if d > MATRIX_COLUMNS else ROWS_PER_FEATURE
     enough_rows = n >= max(FEW_ROWS, per_feature * d)
     return OpenChoices(
@@ -139,6 +145,31 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
         coarse=is_auto(params["coarse"]),
         precision=is_auto(params["precision"]),
     )
+
+
+def apply_lengthscales(params: dict[str, Any], rows: ArraySource, seed: int) -> dict[str, Any]:
+    """The parameters with lengthscales of single features made part of the feature map.
+
+    So features are scaled once, and partition, solvers, explanations, model files and exports see
+    a kernel with one lengthscale.
+    """
+    kernel, d = params["kernel"], rows.X.shape[1]
+    if not isinstance(kernel, Radial) or not has_several_lengthscales(kernel):
+        return params
+    base = make_feature_map(open_choices(params, rows.n_rows, d).metric, kernel, rows, seed)
+    if base.origin is None:
+        base = FeatureMap(torch.zeros(d, dtype=torch.float64, device=rows.X.device))
+    matrix = base.matrix
+    width = base.width(d) if matrix is None else matrix.shape[-1]
+    kernel, weights = kernel.split_lengthscales(width)
+    assert weights is not None
+    matrix = weights if matrix is None else matrix * weights.to(matrix)
+    return params | {"kernel": kernel, "metric": base.with_matrix(matrix.to(rows.X.device))}
+
+
+def has_several_lengthscales(kernel: Kernel) -> bool:
+    """Whether each feature has a lengthscale of its own."""
+    return isinstance(getattr(kernel, "lengthscale", 1.0), Sequence)
 
 
 def count_choices(params: dict[str, Any]) -> int:

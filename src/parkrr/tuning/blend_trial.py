@@ -118,7 +118,9 @@ def choose_levels(
     error, best = blend_trial.compare(settings.coarse, blend, log)
     kernel = settings.kernel
     if coarse and isinstance(kernel, Radial) and not log.progress.is_ended_by_user:
-        level = Coarse(COARSE_CENTERS, kernel.with_lengthscale(COARSE_LENGTH * kernel.lengthscale))
+        level = Coarse(
+            COARSE_CENTERS, kernel.with_lengthscale(COARSE_LENGTH * kernel.one_lengthscale)
+        )
         coarse_error, coarse_best = blend_trial.compare(level, blend, log)
         if coarse_error < GAIN * error:
             return replace(settings, blend=coarse_best, coarse=level)

@@ -84,7 +84,7 @@ class ColumnScreening:
             if number == PATIENCE and fitted.error > PROMISING * first:
                 break
             if fitted.error <= least:
-                scale = self.kernel.lengthscale / fitted.kernel.lengthscale
+                scale = self.kernel.one_lengthscale / fitted.kernel.one_lengthscale
                 best = ScreenedColumns(columns, weights * scale, fitted.ridge)
             weights = self.weigh(columns, weights, fitted)
             enough = self.leave_out(columns, weights, fitted)
@@ -144,7 +144,7 @@ class ColumnScreening:
         order = weights.argsort(descending=True, stable=True)
         counts = sorted({max(1, round(share * len(order))) for share in SHARES} - {len(order)})
         Z = self.rows.X[:, columns] * weights
-        factor = fitted.kernel.lengthscale / median_distance(Z[: self.n_training])
+        factor = fitted.kernel.one_lengthscale / median_distance(Z[: self.n_training])
 
         def fit_few(count: int) -> SampleFit | None:
             few = Z[:, order[:count]]

@@ -449,7 +449,7 @@ class MetricSearch:
         comparison = CellComparison(comparison_cells, engine, ridge, fixed)
         kernel = candidate.kernel
         if self.choices.lengthscale and isinstance(kernel, Radial):
-            start, with_length = kernel.lengthscale, kernel.with_lengthscale
+            start, with_length = kernel.one_lengthscale, kernel.with_lengthscale
             find = cache(lambda length: comparison.find_ridge(with_length(length)))
             bounds = (start / FARTHEST, start * FARTHEST)
             length = search_lengthscale(lambda x: find(x).error, start, factors, bounds)
