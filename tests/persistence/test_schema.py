@@ -28,6 +28,13 @@ def put(tensors, name, value):
     tensors[name].reshape(-1)[0] = value
 
 
+def nest(kernel, times):
+    """A kernel inside of so many products."""
+    for _ in range(times):
+        kernel = {"name": "product", "kernels": [kernel]}
+    return kernel
+
+
 TENSORS = [
     (lambda t, a: put(t, "centers", np.nan), "centers must be finite"),
     (lambda t, a: put(t, "weights", np.inf), "weights must be finite"),
@@ -64,6 +71,16 @@ TENSORS = [
     (lambda t, a: a["kernel"].update(lengthscale=[1.0] * 99), "lengthscale must be one number, or"),
     (lambda t, a: a["kernel"].update(lengthscale=[]), "lengthscale must be one number, or"),
     (lambda t, a: a["kernel"].update(nu=1.0), "nu must be one of"),
+    (lambda t, a: a.update(kernel=nest(a["kernel"], 21)), "nested at most 20 times"),
+    (lambda t, a: a.update(kernel={"name": "product", "kernels": []}), "at least one Kernel"),
+    (
+        lambda t, a: a.update(kernel={"name": "sum", "kernels": [a["kernel"]], "factors": []}),
+        "factors must be one for each of 1 kernels",
+    ),
+    (
+        lambda t, a: a.update(kernel={"name": "sum", "kernels": [a["kernel"]], "factors": [0]}),
+        "factors.* must be float > 0",
+    ),
     (lambda t, a: a["kernel"].update(__class__="x"), "cannot have '__class__'"),
     (lambda t, a: a["facts"]["params"].update(evil=1), "params cannot have 'evil'"),
     (lambda t, a: a["facts"]["params"].update(engine="dask"), "params.engine cannot be 'dask'"),

@@ -3,7 +3,7 @@
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -175,7 +175,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Kernel | str = "auto",
+        kernel: Kernel | str | Callable[[Tensor, Tensor], Any] = "auto",
         penalty: float | str = "auto",
         metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",
@@ -1061,7 +1061,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """
 
 
-def replace_params(kernel: Kernel | str, params: dict[str, Any]) -> Kernel:
+def replace_params(kernel: Any, params: dict[str, Any]) -> Kernel:
     """The kernel with other values of some of its parameters."""
     names = ", ".join(f"kernel__{name}" for name in params)
     if not isinstance(kernel, Kernel) or not is_dataclass(kernel):

@@ -1,6 +1,6 @@
 """ParKClassifier: labels and their probabilities."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,11 +46,13 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : Kernel or str, default="auto"
+    kernel : Kernel, str or callable, default="auto"
         Similarity of two rows. "auto" chooses between Gaussian, Matern and Laplacian and
         sets the lengthscale. A name ("gaussian", "laplacian", "matern", "polynomial",
         "linear") is a family of which lengthscale and metric are still chosen. A kernel such
-        as ``Gaussian(2.0)`` is taken as it is.
+        as ``Gaussian(2.0)`` or ``Gaussian(2.0) + 0.1 * Linear()`` is taken as it is, and so is
+        a function of two blocks of rows, tensors (n, d) and (m, d), that returns the matrix of
+        their similarities (n, m).
     penalty : float or "auto", default="auto"
         The paper's lambda, > 0. A larger penalty gives a smoother model. Cell q, which
         has the share rho_q of the rows, is fitted with lambda / rho_q.
@@ -230,7 +232,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Kernel | str = "auto",
+        kernel: Kernel | str | Callable[[Tensor, Tensor], Any] = "auto",
         penalty: float | str = "auto",
         metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",

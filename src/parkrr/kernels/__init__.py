@@ -11,6 +11,7 @@ from parkrr.kernels.base import (
     depends_on_batch,
     multiply,
 )
+from parkrr.kernels.composite import FunctionKernel, KernelProduct, KernelSum
 from parkrr.kernels.feature_map import (
     FeatureMap,
     add_normal_scores,

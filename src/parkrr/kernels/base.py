@@ -10,8 +10,10 @@ so that the product already is the squared distance.
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
+from numbers import Real
 from typing import Any, final
 
 import numpy as np
@@ -33,7 +35,12 @@ TRIED_ROWS = (1, 2, 3, 7, 8, 31, 77, 300)
 
 
 class Kernel(ABC):
-    """A positive-definite function K(x, z)."""
+    """A positive-definite function K(x, z).
+
+    Kernels can be added, multiplied, and multiplied by positive numbers.
+    """
+
+    __array_ufunc__ = None  # numpy leaves 0.5 * kernel to the kernel
 
     @abstractmethod
     def diag(self, X: Tensor) -> Tensor:
@@ -58,6 +65,27 @@ class Kernel(ABC):
     def among(self, Z: Tensor) -> Tensor:
         """The kernel matrices of many small sets of rows Z (b, k, d), shape (b, k, k)."""
         return torch.stack([self(rows, rows) for rows in Z])
+
+    def __add__(self, other: "Kernel") -> "Kernel":
+        from parkrr.kernels.composite import add_kernels  # noqa: PLC0415 - imports this module
+
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return add_kernels(self, other)
+
+    def __mul__(self, other: "Kernel | float") -> "Kernel":
+        from parkrr.kernels.composite import (  # noqa: PLC0415 - imports this module
+            multiply_kernels,
+            scale_kernel,
+        )
+
+        if isinstance(other, Kernel):
+            return multiply_kernels(self, other)
+        if not isinstance(other, Real):
+            return NotImplemented
+        return scale_kernel(self, other)
+
+    __rmul__ = __mul__
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, as in scikit-learn; none of a kernel that is not a dataclass.
@@ -90,8 +118,8 @@ class Kernel(ABC):
         return copy.deepcopy(self)
 
 
-def as_kernel(kernel: Kernel | str) -> Kernel:
-    """The kernel itself, or the one of that name with its defaults.
+def as_kernel(kernel: "Kernel | str | Callable[[Tensor, Tensor], Any]") -> Kernel:
+    """The kernel itself, the one of that name with its defaults, or the one of a function.
 
     Examples
     --------
@@ -99,15 +127,23 @@ def as_kernel(kernel: Kernel | str) -> Kernel:
     >>> as_kernel("matern")
     Matern(lengthscale=1.0, nu=1.5)
     """
-    from parkrr.kernels import KERNELS  # noqa: PLC0415 - which imports this module
+    from parkrr.kernels import KERNELS, FunctionKernel  # noqa: PLC0415 - which imports this module
 
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel]()
+    if callable(kernel) and not isinstance(kernel, type):
+        return FunctionKernel(kernel)
+    if kernel == "precomputed":
+        raise ParameterError(
+            "kernel cannot be 'precomputed', since rows find their cells by features; pass row "
+            "numbers as X and kernel=lambda a, b: K[a[:, 0].long()][:, b[:, 0].long()] with the "
+            "matrix K of all rows, a tensor"
+        )
     raise ParameterError(
-        f"kernel must be 'auto', a Kernel such as Gaussian(2.0), or one of {sorted(KERNELS)}, got "
-        f"{kernel!r}{suggest(kernel, KERNELS)}"
+        f"kernel must be 'auto', a Kernel such as Gaussian(2.0), a function of two blocks of rows, "
+        f"or one of {sorted(KERNELS)}, got {kernel!r}{suggest(kernel, KERNELS)}"
     )
 
 

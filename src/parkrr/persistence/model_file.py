@@ -15,7 +15,7 @@ from torch import Tensor
 
 from parkrr.data import atomic_write, draw_indices
 from parkrr.errors import ModelFileError, ParameterError
-from parkrr.kernels import KERNELS, FeatureMap, Kernel
+from parkrr.kernels import KERNELS, FeatureMap, Kernel, KernelProduct, KernelSum
 from parkrr.park import CoarseModel, Model
 from parkrr.partition import Blend, Regions
 from parkrr.persistence.schema import CHECKED_BYTES, check_model
@@ -24,6 +24,8 @@ from parkrr.persistence.tensor_file import read_tensors, write_tensors
 VERSION = 3
 NO_TENSORS: Mapping[str, Tensor] = {}
 CANNOT_HOLD = "a model file cannot hold this model"
+MOST_NESTED = 20  # sums and products in each other
+TOO_DEEP = f"kernels must be nested at most {MOST_NESTED} times; add and multiply fewer in turn"
 COMPARED_CENTERS = 2000  # at which a model with rounded centres is compared with the original
 
 
@@ -159,20 +161,34 @@ def select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def encode_kernel(kernel: Kernel) -> dict[str, Any]:
+def encode_kernel(kernel: Kernel, depth: int = 0) -> dict[str, Any]:
     """A kernel as plain data."""
+    if depth > MOST_NESTED:
+        raise ModelFileError(TOO_DEEP)
     for name, kind in KERNELS.items():
         if type(kernel) is kind:
             return {"name": name, **asdict(kernel)}  # type: ignore[call-overload]
+    if isinstance(kernel, KernelSum | KernelProduct):
+        parts = [encode_kernel(part, depth + 1) for part in kernel.kernels]
+        if isinstance(kernel, KernelProduct):
+            return {"name": "product", "kernels": parts}
+        return {"name": "sum", "kernels": parts, "factors": list(kernel.factors)}
     raise ModelFileError(
         f"a model file holds only kernels of parkrr ({sorted(KERNELS)}), got {kernel!r}; "
         f"keep such a model in Python"
     )
 
 
-def decode_kernel(data: dict[str, Any]) -> Kernel:
+def decode_kernel(data: dict[str, Any], depth: int = 0) -> Kernel:
     """The kernel that checked plain data describe."""
+    if depth > MOST_NESTED:
+        raise ValueError(TOO_DEEP)
     settings = {name: value for name, value in data.items() if name != "name"}
+    if "kernels" in data:
+        parts = tuple(decode_kernel(part, depth + 1) for part in data["kernels"])
+        return (
+            KernelProduct(parts) if data["name"] == "product" else KernelSum(parts, data["factors"])
+        )
     kernel: Kernel = KERNELS[data["name"]](**settings)
     return kernel
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, Union
 
 import torch
-from msgspec import Meta
+from msgspec import Meta, Struct
 from torch import Tensor
 
 from parkrr.data import PERIODS, Category, DateTime, FreeText, Ignored, Number, TableEncoder
@@ -34,12 +34,28 @@ POSITIVE = Annotated[float, Meta(gt=0)]
 NUMBER: Any = float | Literal["nan", "inf", "-inf"]  # JSON spells numbers that are not finite
 ONE_OR_EACH: Any = float | Sequence[float]  # of all features, or of each
 KERNEL_TYPES = {int: COUNT, ONE_OR_EACH: float | list[float]}
-KERNEL: Any = Union[  # noqa: UP007 - of a tuple
+
+
+class SumOfKernels(Struct, tag_field="name", tag="sum", forbid_unknown_fields=True):
+    """A sum of kernels."""
+
+    kernels: "list[KERNEL]"
+    factors: list[POSITIVE]
+
+
+class ProductOfKernels(Struct, tag_field="name", tag="product", forbid_unknown_fields=True):
+    """A product of kernels."""
+
+    kernels: "list[KERNEL]"
+
+
+SIMPLE_KERNEL: Any = Union[  # noqa: UP007 - of a tuple
     tuple(
         define_like(kind, KERNEL_TYPES, tag_field="name", tag=name)
         for name, kind in KERNELS.items()
     )
 ]
+KERNEL: Any = SIMPLE_KERNEL | SumOfKernels | ProductOfKernels
 COARSE_LEVEL = define("coarse", n_centers=COUNT, kernel=KERNEL | None)
 BLEND = define_like(Blend, {int: Annotated[int, Meta(ge=1)], float: Annotated[float, Meta(ge=0)]})
 FILE = define(
@@ -268,9 +284,10 @@ def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYT
     large = sum(own[name].nbytes for name in BY_CELL if name in own) > checked_bytes
     lengths = check_tensors(own, rules, {"2": 2}, BY_CELL if large else ())
     for name in ("kernel", "coarse_kernel"):
-        lengthscale = (about[name] or {}).get("lengthscale", 1.0)
-        fits = not isinstance(lengthscale, list | tuple) or len(lengthscale) == lengths["e"]
-        require(fits, f"{name}.lengthscale must be one number, or {lengths['e']}")
+        for kernel in list_simple_kernels(about[name]) if about[name] else ():
+            lengthscale = kernel.get("lengthscale", 1.0)
+            fits = not isinstance(lengthscale, list | tuple) or len(lengthscale) == lengths["e"]
+            require(fits, f"{name}.lengthscale must be one number, or {lengths['e']}")
     if "limits" in own:
         low, high = own["limits"]
         require(bool((low <= high).all()), "limits must not be crossed")
@@ -293,6 +310,18 @@ def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYT
         columns *= 2  # scores stand beside the numbers
     rows = lengths.get("x", lengths["e"])  # a matrix has rows of its own
     require(rows == columns, f"the feature map has {columns} columns, but needs {rows}")
+
+
+def list_simple_kernels(kernel: Facts) -> list[Facts]:
+    """The kernels that sums and products are made of."""
+    simple, left = [], [kernel]
+    while left:
+        part = left.pop()
+        if "kernels" in part:
+            left.extend(part["kernels"])
+        else:
+            simple.append(part)
+    return simple
 
 
 def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collection[str]) -> None:
