@@ -180,7 +180,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",
         n_centers: int | str = "auto",
-        centroids: str = "uniform",
+        centroids: str | ArrayLike = "uniform",
         solver: str = "auto",
         n_candidates: int | None = 5_000,
         balance: bool = True,

@@ -69,10 +69,11 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         for each cell of more than 14,000 rows, unless a budget requires fewer. Of more
         than 3 million rows in files it is 400 for each cell; with a number given, these
         are read in a single pass.
-    centroids : {"uniform", "greedy", "rpcholesky"}, default="uniform"
+    centroids : {"uniform", "greedy", "rpcholesky"} or array-like, default="uniform"
         How centroids of cells are chosen: at random (ParK-Uni in the paper), by the
         largest Schur complement (ParK in the paper), or at random with probability
-        proportional to it. Try "greedy" if few rows lie far from all others.
+        proportional to it. Try "greedy" if few rows lie far from all others. An array of
+        shape (Q, d) holds centroids of yours in the units of X, which stay where they are.
     solver : {"auto", "direct", "falkon"}, default="auto"
         "direct" solves the Nystrom system exactly in one pass over the rows, "falkon" by
         preconditioned conjugate gradient. "auto" takes the faster one for each cell.
@@ -236,7 +237,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",
         n_centers: int | str = "auto",
-        centroids: str = "uniform",
+        centroids: str | ArrayLike = "uniform",
         solver: str = "auto",
         n_candidates: int | None = 5_000,
         balance: bool = True,

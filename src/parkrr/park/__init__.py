@@ -18,6 +18,7 @@ from parkrr.park.algorithm import (
     fit_park,
     make_feature_map,
     make_tasks,
+    place_centroids,
     prepare_rows,
     scale_target,
     select_centroids,

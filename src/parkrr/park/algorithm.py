@@ -98,7 +98,7 @@ class FitSettings:
     metric: FeatureMap | str
     n_cells: int
     n_centers: int
-    centroids: str
+    centroids: str  # the rule that chooses them
     n_candidates: int | None
     balance: bool
     blend: Blend
@@ -110,6 +110,7 @@ class FitSettings:
     engine: Engine
     seed: int
     shown: bool  # progress
+    own_centroids: Tensor | None = None  # (Q, d)  in the units of the features, instead of the rule
     left_out_values: int = LEFT_OUT_VALUES
     assign_rows: int = ASSIGN_ROWS
 
@@ -166,7 +167,7 @@ def fit_park(
     given = rows
     rows, model, scale = prepare_rows(settings, rows, validation)
 
-    C = select_centroids(settings, rows, settings.seeds.centroids)  # (Q, e)  line 2
+    C = place_centroids(settings, model.metric, rows, settings.seeds.centroids)  # (Q, e)  line 2
     ordered = rows.move_last(validation, groups)
     if bool(added.any()):
         ordered = ordered.move_to_end(added)
@@ -252,7 +253,7 @@ def fit_leaving_out(settings: FitSettings, seen: ArraySource, others: ArraySourc
     decisive = seen if seen.n_rows else rows
     left_out = torch.zeros(decisive.n_rows, dtype=torch.bool, device=decisive.X.device)
     prepared, model, scale = prepare_rows(settings, decisive, left_out)
-    C = select_centroids(settings, prepared, settings.seeds.centroids)
+    C = place_centroids(settings, model.metric, prepared, settings.seeds.centroids)
     C, cells_seen = divide_rows(settings, prepared, C)
     X, Y, w = model.residual(rows.block(slice(None)), scale)
     w = None if w is None else (w * (decisive.n_rows / decisive.total_weight)).clamp_min(1e-30)
@@ -343,6 +344,18 @@ def prepare_rows(
     none = torch.empty(0, 0, dtype=settings.dtype, device=rows.X.device)  # centroids come later
     model = Model(kernel, metric, none, [], [], intercept, settings.blend, coarse)
     return rows, model, scale
+
+
+def place_centroids(
+    settings: FitSettings, metric: FeatureMap, rows: ArraySource, seed: int
+) -> Tensor:
+    """Line 2: the centroids that are given, behind the feature map, or those of the rule; (Q, e).
+
+    Given centroids stay where they are, however uneven their cells.
+    """
+    if settings.own_centroids is None:
+        return select_centroids(settings, rows, seed)
+    return metric(settings.own_centroids.to(rows.X.device), settings.dtype)
 
 
 def select_centroids(settings: FitSettings, rows: ArraySource, seed: int) -> Tensor:

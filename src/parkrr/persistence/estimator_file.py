@@ -254,6 +254,8 @@ def encode_param(value: Any) -> Any:
         return {"coarse": {"n_centers": value.n_centers, "kernel": kernel}}
     if isinstance(value, dict):
         return {"pairs": [list(pair) for pair in value.items()]}
+    if isinstance(value, list | tuple | np.ndarray):
+        return {"numbers": np.asarray(value, dtype=np.float64).tolist()}
     if isinstance(value, np.random.RandomState):
         return None
     if hasattr(value, "remote"):  # an engine; one of your own is not in the file
@@ -275,6 +277,8 @@ def decode_param(value: Any, metric: FeatureMap) -> Any:
         return decode_kernel(data)
     if kind == "blend":
         return Blend(**data)
+    if kind == "numbers":
+        return np.array(data)
     if kind == "pairs":
         return dict(data)
     if kind == "coarse":

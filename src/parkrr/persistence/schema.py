@@ -74,6 +74,7 @@ PARAMS: dict[str, Any] = {
     "coarse": COARSE_LEVEL,
     "pairs": list[tuple[SCALAR, SCALAR]],
     "metric": Any,
+    "numbers": list[list[float]],
 }
 TURNS = {tuple[str, ...]: list[Literal[tuple(PERIODS)]]}  # type: ignore[misc]
 COLUMN: Any = (

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from parkrr.data import FEW_ROWS, ArraySource, Holdout, draw_indices
 from parkrr.errors import (
@@ -186,6 +187,7 @@ def build_settings(
     params: dict[str, Any], choices: OpenChoices, sizes: CellCounts, n: int, seed: int
 ) -> FitSettings:
     """Algorithm 1 for n rows; what is left open holds a value to start from."""
+    own = check_centroids(params)
     check_one_of("extrapolation", params.get("extrapolation", "free"), EXTRAPOLATIONS)
     return FitSettings(
         kernel=choices.families[0],
@@ -193,9 +195,10 @@ def build_settings(
         metric=choices.metric,
         n_cells=sizes.n_cells,
         n_centers=sizes.n_centers,
-        centroids=check_one_of("centroids", params["centroids"], CENTROIDS),
+        centroids="uniform" if own is not None else params["centroids"],
+        own_centroids=own,
         n_candidates=check_integer_or("n_candidates", params["n_candidates"], None),
-        balance=check_bool("balance", params["balance"]),
+        balance=check_bool("balance", params["balance"]) and own is None,
         blend=check_blend(params["blend"]),
         coarse=check_coarse(params["coarse"]),
         solver=check_one_of("solver", params["solver"], SOLVERS),
@@ -305,6 +308,35 @@ def check_coarse(coarse: Any) -> Coarse | None:
     return Coarse(check_integer("coarse", coarse, "a number of centres >= 0 or a Coarse"))
 
 
+def check_centroids(params: dict[str, Any]) -> Tensor | None:
+    """The centroids (Q, d) that are given; None for those of a rule, which must be known."""
+    centroids = params["centroids"]
+    if isinstance(centroids, str) or centroids is None:
+        check_one_of("centroids", centroids, CENTROIDS)
+        return None
+    try:
+        own = np.asarray(centroids, dtype=np.float64)
+    except (TypeError, ValueError):
+        own = np.empty(0)
+    if own.ndim != 2 or not own.size or not np.isfinite(own).all():
+        raise ParameterError(
+            f"centroids must be one of {sorted(CENTROIDS)}, or finite numbers of shape (Q, d), got "
+            f"{centroids!r}"
+        )
+    return torch.from_numpy(own)
+
+
+def count_cells(params: dict[str, Any]) -> int | None:
+    """The number of cells that is asked for; None if it is left open."""
+    n_cells, own = check_integer_or("n_cells", params["n_cells"], "auto"), check_centroids(params)
+    if own is not None and n_cells not in (None, len(own)):
+        raise ParameterError(
+            f"n_cells must be 'auto' or {len(own)}, the number of centroids that are given, got "
+            f"{n_cells}"
+        )
+    return n_cells if own is None else len(own)
+
+
 def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread) -> FitSize:
     """A fit of n rows in memory in numbers, with the sizes it will have.
 
@@ -334,7 +366,7 @@ def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread)
     )
     return choose_sizes(
         unsized,
-        n_cells=check_integer_or("n_cells", params["n_cells"], "auto"),
+        n_cells=count_cells(params),
         n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         max_memory=check_bytes("max_memory", params["max_memory"]),
@@ -356,6 +388,12 @@ def size_fit_of_sample(params: dict[str, Any], rows: ArraySource, n: int) -> Fit
 
 def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
     """A fit of these rows in numbers; it keeps max_memory, or warns if little is free."""
+    own, d = check_centroids(params), rows.X.shape[1]
+    if own is not None and own.shape[1] != d:
+        raise ParameterError(
+            f"centroids must have {d} columns, one for each number of a row, got {own.shape[1]}; "
+            f"columns of categories, dates and text become several"
+        )
     if params["max_memory"] is not None:
         return size_fit_of_sample(params, rows, rows.n_rows)
     size = size_fit(params, rows.n_rows, rows.X.shape[1], rows.n_outputs, EVEN)

@@ -21,7 +21,7 @@ from parkrr.park import (
     fit_cells,
     fit_coarse,
     make_tasks,
-    select_centroids,
+    place_centroids,
 )
 from parkrr.partition import HARD, Blend
 from parkrr.tuning.log import TuningLog
@@ -137,7 +137,9 @@ def prepare_blend_trial(
     seen = rows
     if holdout is not None and holdout.keeps_apart:
         seen = replace(rows, index=(~holdout.is_validation).nonzero()[:, 0])
-    centroids, cells = divide_rows(settings, rows, select_centroids(settings, seen, settings.seed))
+    assert isinstance(settings.metric, FeatureMap)
+    C = place_centroids(settings, settings.metric, seen, settings.seed)
+    centroids, cells = divide_rows(settings, rows, C)
     fitted = list(range(len(cells)))
     validated = set(fitted)
     if len(cells) > ALL_CELLS:  # compare the cells whose neighbours are all fitted
