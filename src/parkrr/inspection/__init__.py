@@ -16,6 +16,11 @@ from parkrr.inspection.diagnostics import (
 )
 from parkrr.inspection.drift import Drift, drift
 from parkrr.inspection.explanation import explain
+from parkrr.inspection.gaussian_process import (
+    GaussianProcess,
+    effective_dimension,
+    posterior,
+)
 from parkrr.inspection.neighbors import neighbors
 from parkrr.inspection.partial_dependence import Grid, PartialDependence, partial_dependence
 from parkrr.inspection.projection import leading_plane
