@@ -155,13 +155,13 @@ def test_class_weights_that_fit_no_label_are_refused(weights, message):
 
 
 @pytest.mark.parametrize("kernel", [Gaussian, Laplacian])
-@pytest.mark.parametrize("lengthscale", [[1.0, 2.0], np.array([1.0, 2.0]), "auto", None], ids=str)
-def test_a_lengthscale_that_is_not_one_number_is_refused(kernel, lengthscale):
+@pytest.mark.parametrize("lengthscale", [[1.0, "2"], np.array([[1.0, 2.0]]), "auto", None], ids=str)
+def test_a_lengthscale_that_is_not_a_number_is_refused(kernel, lengthscale):
     with pytest.raises(ParameterError) as refused:
         kernel(lengthscale)
     assert str(refused.value) == (
-        f"lengthscale must be one number, got {lengthscale!r}; kernel='gaussian' has it chosen, "
-        f"and metric='learned' with it a weight for each feature"
+        f"lengthscale must be one number, or one for each feature, got {lengthscale!r}; "
+        f"kernel='gaussian' has it chosen, with a weight for each feature"
     )
 
 

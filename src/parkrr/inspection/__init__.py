@@ -23,5 +23,11 @@ from parkrr.inspection.gaussian_process import (
 )
 from parkrr.inspection.neighbors import neighbors
 from parkrr.inspection.partial_dependence import Grid, PartialDependence, partial_dependence
+from parkrr.inspection.penalty_path import (
+    IterationCurve,
+    PenaltyPath,
+    iteration_curve,
+    penalty_path,
+)
 from parkrr.inspection.projection import leading_plane
 from parkrr.inspection.shapley import shapley_values

@@ -1,5 +1,6 @@
 """Plots of a fitted estimator."""
 
+from parkrr.plots.curves import plot_iteration_curve, plot_penalty_path
 from parkrr.plots.drawing import draw_png
 from parkrr.plots.explanations import (
     plot_explanation,

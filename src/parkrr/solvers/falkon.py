@@ -35,9 +35,13 @@ class Solution(NamedTuple):
 
 
 def conjugate_gradient(
-    system: Callable[[Tensor], Tensor], b: Tensor, max_iter: int, tol: float
+    system: Callable[[Tensor], Tensor],
+    b: Tensor,
+    max_iter: int,
+    tol: float,
+    observe: Callable[[Tensor], object] | None = None,
 ) -> Solution:
-    """Solve system(x) = b for each column of b (r, t).
+    """Solve system(x) = b for each column of b (r, t); `observe` is called with x at each step.
 
     Columns share the products and stop counting once they have converged: their step
     becomes zero, so that rounding cannot undo them.
@@ -57,6 +61,8 @@ def conjugate_gradient(
             break
         step = torch.where(active, norm2 / curvature, 0.0)
         x += step * direction
+        if observe is not None:
+            observe(x)
         residual -= step * image
         before, norm2 = norm2, residual.square().sum(0)
         direction = residual + torch.where(active, norm2 / before, 0.0) * direction
