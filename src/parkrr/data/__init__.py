@@ -81,6 +81,7 @@ from parkrr.data.rows import (
     needs_scan,
     read_labels,
     read_numbers,
+    return_like_input,
     select_validation_rows,
     sort_by_cell,
     validation_positions,

@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import pairwise
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +27,10 @@ LARGEST_WEIGHT = 1e200
 NOT_AVAILABLE = ("NAType", "NaTType")  # types of missing values of pandas, which may not be here
 RARELY = 0.05  # of all pairs of rows: targets of which fewer are equal can tell copies apart
 
+NARROW = (torch.bfloat16, torch.float16)
+
 RowMap = Callable[[Tensor], Tensor]
+Predict = TypeVar("Predict", bound=Callable[..., Any])
 
 
 class Block(NamedTuple):
@@ -220,8 +224,38 @@ def needs_scan(X: Any) -> bool:
 
 
 def collect(rows: Any) -> Any:
-    """The rows of a lazy frame of polars, which are read now; anything else as it is."""
+    """Rows of a lazy frame of polars, read now, and of a tensor as an array; others as they are."""
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu()
+        # numpy has no bfloat16, and scikit-learn's checks let float16 pass as it is.
+        return (rows.float() if rows.dtype in NARROW else rows).numpy()
     return rows.collect() if type(rows).__name__ == "LazyFrame" else rows
+
+
+def return_like_input(method: Predict) -> Predict:
+    """A method of rows X that returns arrays: of a tensor X it returns tensors on its device.
+
+    Floats have the dtype of X, if that is one of floats. Text stays an array.
+    """
+
+    @wraps(method)
+    def return_tensors(self: Any, X: Any, *args: Any, **more: Any) -> Any:
+        out = method(self, X, *args, **more)
+        if not isinstance(X, Tensor):
+            return out
+        if isinstance(out, tuple):
+            return tuple(tensor_like(part, X) for part in out)
+        return tensor_like(out, X)
+
+    return return_tensors  # type: ignore[return-value]
+
+
+def tensor_like(array: NDArray[Any], X: Tensor) -> Any:
+    """An array as a tensor on the device of X, and floats in its dtype; text as it is."""
+    if array.dtype.kind not in "fiub":
+        return array
+    floats = array.dtype.kind == "f" and X.is_floating_point()
+    return torch.as_tensor(array).to(X.device, X.dtype if floats else None)
 
 
 def check_any_rows(X: Any, name: str = "X") -> None:
@@ -260,7 +294,7 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
 
 def as_real(values: ArrayLike) -> NDArray[np.float64]:
     """As an array of float64; numpy would drop the imaginary part of complex numbers."""
-    array = np.asarray(values)
+    array = np.asarray(collect(values))
     if array.dtype.kind in "cmM":
         raise ValueError(f"numbers must be real, got {array.dtype}")
     return np.asarray(array, dtype=np.float64)

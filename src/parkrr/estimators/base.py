@@ -46,6 +46,7 @@ from parkrr.data import (
     name_columns,
     naming_parameter,
     needs_scan,
+    return_like_input,
 )
 from parkrr.errors import ParameterError, check_column_kinds, check_one_of, suggest
 from parkrr.estimators.guarantees import (
@@ -382,6 +383,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self._update(X, y, sample_weight, forget=True)
         return self
 
+    @return_like_input
     def novelty(self, X: ArrayLike) -> NDArray[np.float64]:
         """Compute how far each row lies from the training rows of its cell.
 
@@ -416,6 +418,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         return self._predictor().novelty(rows, self._cores)
 
+    @return_like_input
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Find the cell that each row belongs to.
 

@@ -15,10 +15,12 @@ from parkrr.data import (
     ArraySource,
     check_weights,
     class_indices,
+    collect,
     compute_class_weights,
     encode_classes,
     naming_parameter,
     read_labels,
+    return_like_input,
 )
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
@@ -424,6 +426,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         self._update(X, y, sample_weight, decay=check_share("decay", decay))
         return self
 
+    @return_like_input
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Compute scores, whose sign or largest entry gives the class.
 
@@ -456,6 +459,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         out = self._predictor().decide(rows, self._cores)
         return out[:, 0] if len(self.classes_) == 2 else out
 
+    @return_like_input
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class of each row.
 
@@ -485,6 +489,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         return self._predictor().predict(rows, self._cores)
 
+    @return_like_input
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the probability of each class.
 
@@ -520,6 +525,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         return self._predictor().probabilities(rows, self._cores)
 
+    @return_like_input
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the logarithm of the probability of each class.
 
@@ -547,7 +553,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.predict_log_proba([[0.9]]).shape
         (1, 2)
         """
-        P = self.predict_proba(X).clip(np.finfo(np.float64).tiny)
+        P = self.predict_proba(collect(X)).clip(np.finfo(np.float64).tiny)
         return np.log(P)  # type: ignore[no-any-return]
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -582,7 +588,7 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
         >>> model.score(X[1::2], labels[1::2]) > 0.9
         True
         """
-        return float(super().score(X, read_labels(y), sample_weight))
+        return float(super().score(collect(X), read_labels(y), collect(sample_weight)))
 
     def _check_training_rows(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None

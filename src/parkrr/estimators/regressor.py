@@ -11,7 +11,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from parkrr.data import ArraySource, check_weights, naming_parameter, read_numbers
+from parkrr.data import (
+    ArraySource,
+    check_weights,
+    collect,
+    naming_parameter,
+    read_numbers,
+    return_like_input,
+)
 from parkrr.errors import ParameterError, check_share
 from parkrr.estimators.base import ParKEstimator
 from parkrr.estimators.validation_split import ValidationSplit
@@ -427,6 +434,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         self._update(X, y, sample_weight, decay=check_share("decay", decay))
         return self
 
+    @return_like_input
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Predict the target.
 
@@ -467,6 +475,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         mean = mean[:, 0] if self.one_output_ else mean
         return (mean, self._predictor().std(rows, self._cores)) if return_std else mean
 
+    @return_like_input
     def predict_interval(
         self, X: ArrayLike, coverage: float = 0.9
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -513,6 +522,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         return self._predictor().interval(rows, coverage, self._cores)
 
+    @return_like_input
     def predict_quantile(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
         """Predict quantiles of the target.
 
@@ -584,7 +594,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         >>> ParKRegressor(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.99
         True
         """
-        return float(super().score(X, read_numbers(y), sample_weight))
+        return float(super().score(collect(X), read_numbers(y), collect(sample_weight)))
 
     def _check_training_rows(
         self, X: Any, y: Any, sample_weight: Any, classes: NDArray[Any] | None
