@@ -1,8 +1,10 @@
-"""A researcher's bench: change parts of the method, and look at what its theory speaks of."""
+"""A researcher's bench.
 
-import tempfile
-from pathlib import Path
+Change parts of the method, and look at what its theory speaks of: kernels, penalties, centroids,
+effective dimensions, iterations and the Gaussian process behind a model.
+"""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
@@ -39,7 +41,6 @@ kernel = Gaussian([0.5, 3.0])
 path = inspection.penalty_path(kernel, X, y, np.logspace(-8, 0, 33), X_val=X_new, y_val=y_new)
 best = path.penalties[path.leave_one_out.argmin()]
 print(f"leave-one-out chooses penalty {best:.1e}, validation rows {path.best:.1e}")
-plots.plot_penalty_path(path).figure.savefig(Path(tempfile.mkdtemp(), "penalty-path.png"))
 
 # Cells of k-means, their effective dimensions, and how many iterations FALKON needs in them.
 centroids = KMeans(6, n_init=1, random_state=0).fit(X).cluster_centers_
@@ -65,3 +66,8 @@ print("samples of the function:", process.sample(X_new[:50], n_samples=3).shape)
 
 # Tensors in, tensors out.
 print("a tensor of", model.predict(torch.tensor(X_new[:2], dtype=torch.float32)).dtype)
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+plots.plot_penalty_path(path, ax=left)
+plots.plot_iteration_curve(curve, ax=right)
+plt.show()
