@@ -26,7 +26,7 @@ def lines(ax):
 def test_the_title_names_the_penalty_of_least_leave_one_out_error():
     path = PenaltyPath(PENALTIES, LEFT_OUT, TRAINING, None, DIMENSION)
     ax = plot_penalty_path(path)
-    title = ax.get_title(loc="left").replace("\n", " ")
+    title = ax.get_title().replace("\n", " ")
     assert "leave-one-out error is 0.2, at penalty 1.0e-02 with 7 effective" in title
     np.testing.assert_array_equal(lines(ax)["leave-one-out"], LEFT_OUT)
     np.testing.assert_array_equal(lines(ax)["training"], TRAINING)
@@ -36,7 +36,7 @@ def test_the_title_names_the_penalty_of_least_leave_one_out_error():
 def test_validation_rows_decide_if_there_are_any():
     path = PenaltyPath(PENALTIES, LEFT_OUT, TRAINING, VALIDATION, DIMENSION)
     ax = plot_penalty_path(path)
-    title = ax.get_title(loc="left").replace("\n", " ")
+    title = ax.get_title().replace("\n", " ")
     assert "validation error is 0.3, at penalty 1.0e-04 with 50 effective" in title
     np.testing.assert_array_equal(lines(ax)["validation"], VALIDATION)
 
@@ -46,5 +46,5 @@ def test_the_title_names_the_iteration_from_which_errors_stay(validation):
     training = np.array([1.0, 0.5, 0.301, 0.3])
     given = training / 2 if validation is not None else training
     ax = plot_iteration_curve(IterationCurve(np.arange(4), given, validation))
-    assert "After 2 iterations" in ax.get_title(loc="left")
+    assert "After 2 iterations" in ax.get_title()
     np.testing.assert_array_equal(lines(ax)["training"], given)
