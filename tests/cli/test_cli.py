@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from parkrr.cli import exit_codes as exits
 from parkrr.cli.app import app
 from parkrr.data.storage import open_folder
 from parkrr.errors import CellError, StorageError
-from parkrr.inspection import explain, shapley_values
+from parkrr.inspection import drift, explain, shapley_values
 
 N = 1500
 QUICK = ("--kernel", "gaussian", "--metric", "standard", "--penalty", "1e-3", "--n-cells", "2")
@@ -516,6 +517,65 @@ def test_a_column_that_is_not_there_cannot_be_explained(folder, tmp_path):
     done = run("explain", folder / "y.park", other)
     assert done.exit_code == exits.USAGE
     assert "['b'] are missing" in done.stderr
+
+
+# Rows unlike those of the fit.
+
+
+@pytest.fixture
+def moved(folder):
+    """Rows whose first column lies elsewhere."""
+    table = rows()
+    place = table.schema.get_field_index("a")
+    return write(table.set_column(place, "a", pc.add(table["a"], 3.0)), folder / "moved.parquet")
+
+
+def test_rows_of_the_fit_show_no_drift(folder, data):
+    done = run("drift", folder / "y.park", data)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0].endswith("y.park: 1,500 rows")
+    assert done.stdout.endswith("No drift.\n")
+
+
+def test_rows_elsewhere_show_a_drift_in_text_json_and_exit_code(folder, moved):
+    done = run("drift", folder / "y.park", moved)
+    assert done.exit_code == exits.DRIFT
+    assert done.stdout.splitlines()[-1].startswith("Drift: rows are novel")
+    shown = run("drift", folder / "y.park", moved, "--json", "--alpha", "0.001")
+    assert shown.exit_code == exits.DRIFT
+    facts = json.loads(shown.stdout)
+    result = drift(load(folder / "y.park"), pq.read_table(moved), 0.001)
+    assert facts["cell_shares"] == [list(pair) for pair in result.cell_shares]
+    assert (facts["novel_share"], facts["alpha"]) == (result.novel_share, 0.001)
+    assert facts["has_drifted"] is True
+
+
+def test_of_many_rows_some_are_drawn_for_drift(folder, moved):
+    done = run("drift", folder / "y.park", moved, "--rows", 200)
+    assert done.exit_code == exits.DRIFT
+    assert "200 rows, drawn from 1,500" in done.stdout
+
+
+def test_rows_of_csv_files_are_compared_with_a_model_of_an_array(data, tmp_path):
+    table = pq.read_table(data, columns=["a", "b"])
+    X = np.column_stack([table["a"], table["b"]])
+    model = ParKRegressor(Gaussian(1.0), 1e-3, n_cells=1, blend=1, coarse=0, metric="standard")
+    model.fit(X, X[:, 0]).save(tmp_path / "array.park")
+    source = write(table, tmp_path / "r.csv")
+    done = run("drift", tmp_path / "array.park", source, "-q")
+    assert done.exit_code == 0, done.output
+    assert "there is one cell" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "rule"),
+    [(("--rows", 0), "rows must be a whole number >= 1"), (("--alpha", 2), "alpha must be above")],
+    ids=str,
+)
+def test_wrong_options_of_drift_are_wrong_usage(folder, data, args, rule):
+    done = run("drift", folder / "y.park", data, *args)
+    assert done.exit_code == exits.USAGE
+    assert rule in said(done)
 
 
 def test_the_version_is_the_version():

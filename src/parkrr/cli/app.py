@@ -1,4 +1,4 @@
-"""The command line: plan, fit, predict, score, inspect, explain and their options.
+"""The command line: plan, fit, predict, score, inspect, explain, drift and their options.
 
 What they do is in `commands`, which imports torch: 3 s that help and completion do not wait for.
 """
@@ -437,3 +437,35 @@ def explain(
     [bold]parkrr explain minutes.park new.parquet --rows 2[/bold]
     """
     run("explain", **locals())
+
+
+@app.command()
+def drift(
+    model: Model,
+    data: Data,
+    rows: Annotated[
+        int, option("Draw at most so many rows at random.", "N", "--rows", "-n")
+    ] = 100_000,
+    alpha: Annotated[
+        float, option("Probability of a drift in rows that are like those of the fit.", "NUMBER")
+    ] = 0.01,
+    features: Features = None,
+    filter: Filter = None,
+    types: Types = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    quote: Quote = None,
+    comment: Comment = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show whether rows of files are like those of the fit; needs no target.
+
+    The exit code is 0 if they are, and 9 if not.
+
+    [bold]parkrr drift minutes.park july.parquet || mail -s 'fit again' me@example.org[/bold]
+    """
+    if run("drift", **locals()):
+        raise typer.Exit(exit_codes.DRIFT)

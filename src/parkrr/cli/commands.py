@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -239,11 +239,39 @@ def explain(
         results.show_explanations(facts)
 
 
+def drift(
+    model: str, data: str, rows: int, alpha: float, json: bool, quiet: bool, **given: Any
+) -> bool:
+    """Show whether rows of files are like those of the fit; returns whether they have drifted."""
+    if rows < 1:
+        raise ParameterError(f"rows must be a whole number >= 1, got {rows}")
+    fitted = load_model(model).set_params(progress=not quiet)
+    with terminal.messages(quiet), open_rows(fitted, data, None, quiet, given) as table:
+        drawn = table.read_sample(rows, seed=0, columns=read_names(fitted, table))
+        result = inspection.drift(fitted, as_input(fitted, drawn), alpha)
+        facts = {"model": model, "rows_of_data": table.n_rows, **asdict(result)}
+    for name in ("is_novel", "has_moved", "has_drifted", "verdict"):
+        facts[name] = getattr(result, name)
+    if json:
+        terminal.show_json(facts)
+    else:
+        results.show_drift(facts)
+    return result.has_drifted
+
+
 def read_first_rows(fitted: Estimator, table: ParquetTable, count: int) -> Any:
-    """The first rows of files, as a frame, or as an array for a model that was fitted to one."""
+    """The first rows of files as the model takes them."""
+    return as_input(fitted, next(table.blocks(count, read_names(fitted, table))))
+
+
+def read_names(fitted: Estimator, table: ParquetTable) -> list[str]:
+    """The columns of files that the model reads."""
     columns = fitted._columns_of(table)
-    names = [name for name in columns.read_names if name in table.schema.names]
-    rows = next(table.blocks(count, names))
+    return [name for name in columns.read_names if name in table.schema.names]
+
+
+def as_input(fitted: Estimator, rows: Any) -> Any:
+    """Rows of an Arrow table as they are, or as an array for a model that was fitted to one."""
     if hasattr(fitted, "feature_names_in_"):
         return rows
     return np.array([list(row.values()) for row in rows.to_pylist()], dtype=object)

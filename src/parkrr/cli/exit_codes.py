@@ -18,7 +18,7 @@ from parkrr.errors import (
     StorageError,
 )
 
-UNEXPECTED, USAGE, DATA, BUDGET, STORAGE, MODEL, CHECKPOINT, MISSING = range(1, 9)
+UNEXPECTED, USAGE, DATA, BUDGET, STORAGE, MODEL, CHECKPOINT, MISSING, DRIFT = range(1, 10)
 INTERRUPTED = 130  # the code of shells for a program that Ctrl-C ended
 MEANINGS = {
     0: "success",
@@ -30,6 +30,7 @@ MEANINGS = {
     MODEL: "the model file cannot be read",
     CHECKPOINT: "the checkpoint is in use, damaged, or belongs to another fit",
     MISSING: "a package is not installed",
+    DRIFT: "drift: the rows are unlike those of the fit",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 # The first that fits counts, so a subclass stands before its base.

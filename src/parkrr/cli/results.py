@@ -1,4 +1,4 @@
-"""Results of `fit`, `score`, `inspect` and `explain` as text and tables."""
+"""Results of `fit`, `score`, `inspect`, `explain` and `drift` as text and tables."""
 
 import math
 import sys
@@ -106,6 +106,32 @@ def show_neighbors(neighbors: Sequence[Mapping[str, Any]], features: Sequence[st
             *(Text(format_value(one["values"][name])) for name in names),
         )
     show_table(table)
+
+
+def show_drift(facts: Mapping[str, Any]) -> None:
+    """Show how unlike the rows of the fit some rows are, and the cells whose share differs most."""
+    rows, rows_of_data = facts["rows"], facts["rows_of_data"]
+    drawn = "" if rows == rows_of_data else f", drawn from {rows_of_data:,}"
+    show(f"{facts['model']}: {describe_count(rows, 'row')}{drawn}")
+    novel = f"{facts['novel_share']:.1%} of rows, expected 1%, p {facts['novel_pvalue']:.2g}"
+    moved = "there is one cell, so shares cannot be compared"
+    if facts["degrees"]:
+        moved = f"{facts['moved_share']:.1%} of rows, p {facts['cells_pvalue']:.2g}"
+    show_facts({"novel": novel, "in other cells": moved})
+    cells = sorted(enumerate(facts["cell_shares"]), key=lambda cell: -abs(cell[1][1] - cell[1][0]))
+    if facts["degrees"]:
+        show()
+        table = Table(**PLAIN)
+        for name in ("cell", "of the fit", "of these rows", "difference"):
+            table.add_column(name, justify="right")
+        for number, (before, after) in cells[:MOST_CELLS]:
+            table.add_row(
+                str(number), f"{before:.1%}", f"{after:.1%}", f"{100 * (after - before):+.1f}"
+            )
+        show_table(table)
+        if len(cells) > MOST_CELLS:
+            show(f"and {len(cells) - MOST_CELLS:,} cells that differ less")
+    show(f"\n{facts['verdict']}")
 
 
 def format_value(value: Any) -> str:

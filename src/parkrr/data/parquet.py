@@ -163,6 +163,10 @@ class ParquetTable:
         draws = zip(groups, counts.tolist(), seeds.tolist(), strict=True)
         return [Draw(table, group, count, seed) for group, count, seed in draws if count]
 
+    def read_sample(self, size: int, seed: int, columns: Sequence[str]) -> pa.Table:
+        """These columns of at most `size` rows, drawn so that all rows are equally likely."""
+        return pa.concat_tables(draw.read(columns) for draw in self.sample(size, seed))
+
 
 def count_sampled_groups(size: int, n_groups: int, n_rows: int) -> float:
     """Row groups from which `size` of `n_rows` rows are drawn, if there are as many."""

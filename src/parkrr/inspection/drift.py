@@ -4,7 +4,7 @@ Both are compared with the fit by a test, and by the size of the difference: of 
 test finds differences that matter to nobody.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class Drift:
         Probability of so large a statistic if new rows are drawn as training rows are.
     alpha
         The level of both tests together.
+    cell_shares
+        Share of each cell among training rows and among new rows.
     """
 
     rows: int
@@ -56,6 +58,7 @@ class Drift:
     degrees: int
     cells_pvalue: float
     alpha: float
+    cell_shares: tuple[tuple[float, float], ...] = field(default=(), repr=False)
 
     @property
     def is_novel(self) -> bool:
@@ -85,9 +88,13 @@ class Drift:
                 f"(chi-squared {self.statistic:.1f}, {self.degrees} degrees of freedom, "
                 f"p {self.cells_pvalue:.2g})."
             )
+        return f"{novel} {cells} {self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """Whether the rows have drifted and in which way, as a sentence."""
         ways = ["rows are novel"] * self.is_novel + ["shares of cells differ"] * self.has_moved
-        verdict = f"Drift: {' and '.join(ways)}." if ways else "No drift."
-        return f"{novel} {cells} {verdict}"
+        return f"Drift: {' and '.join(ways)}." if ways else "No drift."
 
 
 def drift(model: FittedEstimator, X: Any, alpha: float = 0.01) -> Drift:
@@ -140,17 +147,19 @@ def drift(model: FittedEstimator, X: Any, alpha: float = 0.01) -> Drift:
     cells = inner.apply_in_chunks(inner.route, rows, model._cores).cpu().numpy()
     before = np.array([cell.rows for cell in model.report_])  # (Q,)
     after = np.bincount(cells, minlength=len(before))
+    shares = np.stack([before / before.sum(), after / after.sum()], 1)  # (Q, 2)
     novel_share, novel_pvalue = compare_novelty(novelty, known)
     statistic, degrees = compare_shares(before, after)
     return Drift(
         rows=len(rows),
         novel_share=novel_share,
         novel_pvalue=novel_pvalue,
-        moved_share=float(np.abs(before / before.sum() - after / after.sum()).sum() / 2),
+        moved_share=float(np.abs(shares[:, 1] - shares[:, 0]).sum() / 2),
         statistic=statistic,
         degrees=degrees,
         cells_pvalue=float(stats.chi2.sf(statistic, degrees)) if degrees else 1.0,
         alpha=alpha,
+        cell_shares=tuple((old, new) for old, new in shares.tolist()),
     )
 
 
