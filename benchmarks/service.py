@@ -1,8 +1,11 @@
-"""The example service under load: fifty connections, some of which misbehave.
+"""The example service under load: fifty connections that behave well, then some that do not.
 
-The server is a process of its own, asked over loopback by plain sockets. Most connections send
-valid requests of 1, 10 or 100 rows one after the other; others send what is malformed or too
-large, send a byte at a time, or leave in the middle. The memory of the server is read every second.
+The server is a process of its own, asked over loopback by plain sockets. First each of fifty
+connections sends a request of 1, 10 or 100 rows twice a second, and beside it asks an endpoint that
+returns a constant: what that takes is the server without a model, the client and the machine.
+Then most connections send valid requests one after the other without a pause; others send what is
+malformed or too large, send a byte at a time, or leave in the middle. The memory of the server is
+read every second.
 """
 
 import argparse
@@ -27,6 +30,10 @@ from recording import record
 
 FOLDER = Path(__file__).parent.parent / "examples" / "service"
 COMMAND = [sys.executable, "-m", "uvicorn", "--factory", "--app-dir", str(FOLDER), "app:service"]
+WELL_BEHAVED = {"well behaved": 50}
+PAUSE = 0.5  # seconds between requests of one such connection, on average
+MOST_REQUESTS = 10_000  # of one connection
+BARE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 CONNECTIONS = {"valid": 38, "malformed": 4, "too large": 2, "slow": 4, "leaving": 2}
 MOST_BYTES, READ_SECONDS, FITTED = 100_000, 5.0, 5_000
 SIZES = (1, 10, 100)  # rows of a valid request
@@ -133,12 +140,26 @@ class Load:
     async def valid(self, client, number):
         rng = np.random.default_rng(number)
         contents = {n_rows: request(body(n_rows, rng)) for n_rows in SIZES}
-        for n_rows in itertools.cycle(SIZES):
+        for n_rows in itertools.islice(itertools.cycle(SIZES), MOST_REQUESTS):
             if not self.goes_on():
                 break
-            start = time.perf_counter()
-            await self.ask(client, "valid", contents[n_rows])
-            self.latencies[n_rows].append(time.perf_counter() - start)
+            await self.time(client, "valid", n_rows, contents[n_rows])
+
+    async def well_behaved(self, client, number):
+        rng = np.random.default_rng(number)
+        contents = {n_rows: request(body(n_rows, rng)) for n_rows in SIZES}
+        for n_rows in itertools.islice(itertools.cycle(SIZES), MOST_REQUESTS):
+            await asyncio.sleep(min(self.left(), rng.uniform(0, PAUSE)))
+            if not self.goes_on():
+                break
+            await self.time(client, "valid", n_rows, contents[n_rows])
+            await asyncio.sleep(min(self.left(), rng.uniform(0, PAUSE)))
+            await self.time(client, "bare", "bare", BARE)
+
+    async def time(self, client, kind, name, content):
+        start = time.perf_counter()
+        await self.ask(client, kind, content)
+        self.latencies[name].append(time.perf_counter() - start)
 
     async def malformed(self, client, number):
         for content in itertools.islice(itertools.cycle(MALFORMED), number, None):
@@ -179,9 +200,9 @@ class Load:
             self.memory.append(resident_megabytes(pid))
             await asyncio.sleep(1.0)
 
-    async def run(self, pid):
+    async def run(self, pid, connections):
         work = [self.watch(pid)]
-        for kind, count in CONNECTIONS.items():
+        for kind, count in connections.items():
             behave = getattr(self, kind.replace(" ", "_"))
             work += [self.connected(behave, number) for number in range(count)]
         await asyncio.gather(*work)
@@ -224,10 +245,12 @@ def loaded(seconds):
 
 async def measured(pid, port, seconds):
     await counts(port)  # responds once the server is up
-    load = Load(port, seconds)
-    start = time.perf_counter()
-    await load.run(pid)
-    return load, time.perf_counter() - start, await counts(port)
+    results = {}
+    for name, connections in (("well behaved", WELL_BEHAVED), ("mixed", CONNECTIONS)):
+        load, start = Load(port, seconds), time.perf_counter()
+        await load.run(pid, connections)
+        results[name] = summary(load, connections, time.perf_counter() - start)
+    return results | {"metrics": await counts(port)}
 
 
 async def counts(port):
@@ -245,43 +268,54 @@ def thirds(memory):
     return float(np.mean(memory[:third])), float(np.mean(memory[-third:]))
 
 
-def summary(load, took, counted):
+def summary(load, connections, took):
     first, last = thirds(load.memory)
     responded = sum(load.statuses["valid"].values())
-    ms = {n: np.percentile(load.latencies[n], [50, 95, 99, 100]) * 1e3 for n in SIZES}
+    ms = {
+        name: np.percentile(seconds, [50, 95, 99, 100]) * 1e3
+        for name, seconds in load.latencies.items()
+    }
     return {
         "seconds": took,
-        "connections": CONNECTIONS,
+        "connections": connections,
         "requests_a_second": sum(sum(c.values()) for c in load.statuses.values()) / took,
         "valid_a_second": responded / took,
         "rows_a_second": sum(n * len(load.latencies[n]) for n in SIZES) / took,
-        "milliseconds_50_95_99_100": {n: [round(float(x), 1) for x in ms[n]] for n in SIZES},
+        "milliseconds_50_95_99_100": {
+            str(name): [round(float(x), 1) for x in values] for name, values in ms.items()
+        },
         "statuses": {kind: {str(s): n for s, n in c.items()} for kind, c in load.statuses.items()},
         "memory_first_third_mb": first,
         "memory_last_third_mb": last,
         "memory_mb": [round(m, 1) for m in load.memory],
-        "metrics": counted,
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    found = summary(*loaded(parser.parse_args().seconds))
-    rows = [
-        [f"{n} rows, ms", *(f"{x:,.1f}" for x in found["milliseconds_50_95_99_100"][n])]
-        for n in SIZES
-    ]
-    notes = [
-        f"- {sum(CONNECTIONS.values())} connections for {found['seconds']:.0f} s: {CONNECTIONS}.",
-        f"- {found['requests_a_second']:,.0f} requests a second, {found['valid_a_second']:,.0f} "
-        f"of them valid, with {found['rows_a_second']:,.0f} rows a second.",
-        *(f"- {kind}: {statuses}" for kind, statuses in sorted(found["statuses"].items())),
-        f"- Memory of the server: {found['memory_first_third_mb']:.1f} MB in the first third, "
-        f"{found['memory_last_third_mb']:.1f} MB in the last.",
-        "- Client and server share the cores.",
-    ]
-    header = ["valid requests of", "50 %", "95 %", "99 %", "most"]
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each of the two loads")
+    found = loaded(parser.parse_args().seconds)
+    rows, notes = [], []
+    for load in ("well behaved", "mixed"):
+        facts = found[load]
+        for name, times in sorted(facts["milliseconds_50_95_99_100"].items()):
+            what = "a constant" if name == "bare" else f"{name} rows"
+            rows.append([load, f"{what}, ms", *(f"{x:,.1f}" for x in times)])
+        notes += [
+            f"- {load}: {sum(facts['connections'].values())} connections for "
+            f"{facts['seconds']:.0f} s: {facts['connections']}; "
+            f"{facts['requests_a_second']:,.0f} requests a second, {facts['valid_a_second']:,.0f} "
+            f"of them valid, with {facts['rows_a_second']:,.0f} rows a second.",
+            *(f"- {load}, {kind}: {counts}" for kind, counts in sorted(facts["statuses"].items())),
+            f"- {load}: memory of the server {facts['memory_first_third_mb']:.1f} MB in the first "
+            f"third, {facts['memory_last_third_mb']:.1f} MB in the last.",
+        ]
+    busy = os.getloadavg()[1]
+    notes.append(
+        f"- Client and server share the cores with other programs; the load average of 5 minutes "
+        f"was {busy:.1f}."
+    )
+    header = ["load", "requests of", "50 %", "95 %", "99 %", "most"]
     record("service", found, "The example service under load", header, rows, notes)
 
 

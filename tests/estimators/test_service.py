@@ -5,7 +5,7 @@ import json
 import re
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import uvicorn
 
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
-from parkrr.kernels import Gaussian
+from parkrr.kernels import Gaussian, Polynomial
 
 PLACE = Path(__file__).parents[2] / "examples/service/app.py"
 SPEC = importlib.util.spec_from_file_location("service_app", PLACE)
@@ -92,12 +92,12 @@ def client(path):
 @pytest.fixture
 def held(monkeypatch):
     """Requests wait until they are released; the first to begin sets an event."""
-    begun, go, response = threading.Event(), threading.Event(), APP.Scorer.__call__
+    begun, go, respond = threading.Event(), threading.Event(), APP.Scorer.__call__
 
-    def slowly(self, body):
+    def slowly(self, parsed):
         begun.set()
         assert go.wait(SECONDS)
-        return response(self, body)
+        return respond(self, parsed)
 
     monkeypatch.setattr(APP.Scorer, "__call__", slowly)
     yield begun, go
@@ -304,6 +304,150 @@ def test_metrics_count_requests_rows_and_seconds(path):
     assert "parkrr_rows_total 3" in lines
     assert 'parkrr_predict_seconds_bucket{le="+Inf"} 3' in lines
     assert "parkrr_predict_seconds_count 3" in lines
+
+
+def waiting_for(scorer, *bodies):
+    """Requests that wait, and what computes them."""
+    workers = APP.Workers(scorer, APP.Settings("", batch_rows=MOST_ROWS))
+    jobs = [APP.Job(scorer.parse_rows, body, Future()) for body in bodies]
+    workers.waiting.extend(jobs)
+    return workers, [job.done for job in jobs]
+
+
+def body_of(*rows):
+    return json.dumps({"rows": list(rows)}).encode()
+
+
+def test_requests_that_wait_are_predicted_at_once_and_get_their_own_rows(path):
+    scorer = APP.Scorer(APP.Settings(str(path)))
+    trips = [TRIP, TRIP | {"km": 7.0}, TRIP | {"sky": "snow"}]
+    bodies = [body_of(trips[0]), b"{rows", body_of(*trips[1:])]
+    workers, done = waiting_for(scorer, *bodies)
+    workers.compute_waiting()
+    assert workers.batches == 1
+    assert done[1].exception().status == 400
+    together = [row for k in (0, 2) for row in json.loads(done[k].result()[1])["predictions"]]
+    alone = json.loads(scorer([scorer.parse_rows(body_of(*trips))])[0])["predictions"]
+    for one, other in zip(together, alone, strict=True):
+        assert one == pytest.approx(other, rel=1e-9)
+
+
+def test_a_batch_ends_at_its_most_rows(path):
+    scorer = APP.Scorer(APP.Settings(str(path)))
+    workers, done = waiting_for(scorer, *[body_of(*[TRIP] * MOST_ROWS)] * 2)
+    workers.compute_waiting()
+    assert [one.done() for one in done] == [True, False]
+
+
+def test_a_request_that_overflows_does_not_spoil_those_beside_it(folder):
+    X = RNG.normal(size=(200, 2))
+    model = ParKRegressor(Polynomial(degree=4), 1e-2, extrapolation="free", **SETTINGS)
+    model.fit(X, X[:, 0])
+    model.save(folder / "powers.park")
+    scorer = APP.Scorer(APP.Settings(str(folder / "powers.park")))
+    bodies = [body_of({"x0": x0, "x1": 0.0}) for x0 in (0.5, 1e300)]
+    workers, [small, large] = waiting_for(scorer, *bodies)
+    workers.compute_waiting()
+    assert small.result()[0] == 1
+    assert large.exception().status == 422
+
+
+def test_a_request_may_want_some_outputs_only(client):
+    wanted = client.post("/predict", json={"rows": [TRIP], "outputs": ["prediction"]})
+    assert list(wanted.raise_for_status().json()["predictions"][0]) == ["prediction"]
+    unknown = client.post("/predict", json={"rows": [TRIP], "outputs": ["colour"]})
+    assert unknown.status_code == 422
+
+
+def test_the_schema_of_requests_is_in_the_documentation(client):
+    body = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]
+    row = body["content"]["application/json"]["schema"]["properties"]["rows"]["items"]
+    assert list(row["properties"]) == ["km", "sky", "begin", "_night"]
+    assert "swagger" in client.get("/docs").text
+
+
+# The v2 inference protocol.
+
+
+TENSORS = [
+    {"name": "km", "shape": [2], "datatype": "FP32", "data": [2.0, None]},
+    {"name": "sky", "shape": [2, 1], "datatype": "BYTES", "data": [["sun"], ["snow"]]},
+    {"name": "begin", "shape": [2], "datatype": "BYTES", "data": [TRIP["begin"]] * 2},
+    {"name": "_night", "shape": [2], "datatype": "BOOL", "data": [False, True]},
+]
+
+
+def infer(client, inputs, **more):
+    return client.post("/v2/models/trips/infer", json={"inputs": inputs, **more})
+
+
+def test_a_server_and_its_model_are_live_and_ready(client):
+    assert client.get("/v2/health/live").json() == {"live": True}
+    assert client.get("/v2/health/ready").json() == {"ready": True}
+    assert client.get("/v2/models/trips/ready").json() == {"name": "trips", "ready": True}
+    missing = client.get("/v2/models/other/ready")
+    assert missing.status_code == 404
+    assert "there is no model 'other'" in missing.json()["error"]
+
+
+def test_the_metadata_of_a_model_name_its_inputs_and_outputs(client):
+    metadata = client.get("/v2/models/trips").json()
+    kinds = {one["name"]: one["datatype"] for one in metadata["inputs"]}
+    assert kinds == {"km": "FP64", "sky": "BYTES", "begin": "BYTES", "_night": "FP64"}
+    assert [one["name"] for one in metadata["outputs"]] == [
+        "prediction",
+        "lower",
+        "upper",
+        "novelty",
+    ]
+
+
+def test_tensors_are_predicted_as_rows_are(client):
+    response = infer(client, TENSORS, id="7").raise_for_status().json()
+    rows = [TRIP, TRIP | {"km": None, "sky": "snow", "_night": True}]
+    expected = post(client, *rows).json()["predictions"]
+    assert (response["model_name"], response["id"]) == ("trips", "7")
+    for output in response["outputs"]:
+        assert (output["datatype"], output["shape"]) == ("FP64", [2])
+        assert output["data"] == pytest.approx([row[output["name"]] for row in expected])
+
+
+def test_the_outputs_that_are_wanted_are_returned(client):
+    response = infer(client, TENSORS, outputs=[{"name": "upper"}]).raise_for_status()
+    assert [output["name"] for output in response.json()["outputs"]] == ["upper"]
+
+
+def test_a_model_of_an_array_takes_one_tensor_and_returns_labels(folder):
+    X = RNG.normal(size=(200, 2))
+    model = ParKClassifier(Gaussian(1.0), 1e-2, **SETTINGS).fit(X, np.where(X[:, 0] > 0, "a", "b"))
+    model.save(folder / "trips.park.labels.park")
+    tensor = {"name": "X", "shape": [3, 2], "datatype": "FP64", "data": X[:3].ravel().tolist()}
+    with served(folder / "trips.park.labels.park") as client:
+        path = "/v2/models/trips.park.labels/infer"
+        response = client.post(path, json={"inputs": [tensor]}).raise_for_status().json()
+    label, probability, _ = response["outputs"]
+    assert (label["datatype"], label["data"]) == ("BYTES", model.predict(X[:3]).tolist())
+    assert probability["shape"] == [3, 2]
+    assert probability["data"] == pytest.approx(model.predict_proba(X[:3]).ravel())
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"shape": [3]}, "km: shape [3] must hold the 2 values"),
+        ({"shape": [1, 2]}, "km: shape must be [n] or [n, 1]"),
+        ({"shape": [1], "data": [1.0]}, "all inputs must have as many rows"),
+        ({"datatype": "BYTES"}, "km: data of BYTES must be strings"),
+        ({"datatype": "FP8"}, "inputs.0.datatype: Input should be"),
+        ({"name": "miles"}, "rows.0.km: Field required"),
+        ({"data": ["far", 1.0]}, "rows.0.km: Input should be a valid number"),
+    ],
+    ids=str,
+)
+def test_a_tensor_that_is_wrong_is_refused_with_the_reason(change, why, client):
+    response = infer(client, [TENSORS[0] | change, *TENSORS[1:]])
+    assert response.status_code == 422
+    assert why in response.json()["error"]
 
 
 def test_health_lists_the_columns_that_are_wanted(client):

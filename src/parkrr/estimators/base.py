@@ -584,6 +584,58 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
 
         write_report(self, path, X, y)
 
+    def predict_outputs(
+        self,
+        X: ArrayLike,
+        outputs: Sequence[str] = ("prediction",),
+        coverage: float = 0.9,
+    ) -> dict[str, NDArray[Any]]:
+        """Compute several outputs of the same rows, which are read and predicted once.
+
+        A service that returns a prediction with its interval and novelty needs this: each method
+        for one of them reads the frame again, and `predict_interval` predicts again.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a frame
+            Rows with the features of the fit.
+        outputs : sequence of str, default=("prediction",)
+            "prediction" and "novelty"; for a regressor also "interval" and "std"; for a classifier
+            also "probability".
+        coverage : float, default=0.9
+            Share of targets that intervals are to contain, above 0 and below 1.
+
+        Returns
+        -------
+        dict
+            An array by name of output, in the order of `outputs`; an interval is "lower" and
+            "upper".
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ParameterError
+            If an output is not one of those above, or `coverage` is too high.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from parkrr import ParKRegressor
+        >>> X = np.linspace(0, 6, 200)[:, None]
+        >>> model = ParKRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> list(model.predict_outputs(X[:3], ["prediction", "interval", "novelty"]))
+        ['prediction', 'lower', 'upper', 'novelty']
+        """
+        rows = self._rows(X)
+        outputs = (outputs,) if isinstance(outputs, str) else outputs
+        for name in outputs:
+            check_one_of("outputs", name, self._outputs)
+        predictor = self._predictor()
+        if "interval" in outputs:
+            predictor.check_coverage(coverage)
+        return predictor.compute(rows, outputs, coverage, self._cores)
+
     def predict_to(
         self,
         source: ParquetTable,

@@ -1,7 +1,7 @@
 """Predictions from files to files, in constant memory."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -56,24 +56,13 @@ class FilePredictor:
 
     def blocks(self, table: ParquetTable) -> Iterator[pa.Table]:
         """Keys and outputs of all rows, a block at a time."""
-        predictor = self.predictor
-        predict: dict[str, Callable[[torch.Tensor], NDArray[Any]]] = {
-            "prediction": predictor.predict,
-            "std": predictor.std,
-            "novelty": predictor.novelty,
-            "probability": predictor.probabilities,
-        }
         names = list(dict.fromkeys([*self.columns.read_names, *self.keys]))
         for block in table.blocks(rows_per_block(self.columns.width, BLOCK_BYTES), names):
             X = torch.from_numpy(self.columns.encode(block))  # (n, d)
             written = block.select(self.keys)
-            for name in self.outputs:
-                if name == "interval":
-                    values = dict(zip(ENDS, predictor.interval(X, self.coverage), strict=True))
-                else:
-                    values = {name: predict[name](X)}
-                for column, array in values.items():
-                    written = written.append_column(column, as_column(array))
+            outputs = self.predictor.compute(X, self.outputs, self.coverage)
+            for name, values in outputs.items():
+                written = written.append_column(name, as_column(values))
             yield written
 
     def digest(self) -> str:

@@ -3,7 +3,7 @@
 Rows are tensors of numbers here, whether they come from an array or from files.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,21 +53,37 @@ class Predictor:
 
     def predict(self, X: Tensor, n_threads: int = 1) -> NDArray[Any]:
         """Values of a regression, labels of a classification."""
-        if self.classes is None:
-            return self.flatten(self.outputs(X, n_threads))
-        return decode_classes(self.decide(X, n_threads), self.classes)
+        return self._as_predictions(self.outputs(X, n_threads))
 
     def decide(self, X: Tensor, n_threads: int = 1) -> Array:
         """Scores (n, t) whose sign, or largest entry, is the class."""
-        F = self.outputs(X, n_threads)
-        return F if self.calibration is None else self.calibration.decide(F)
+        return self._as_scores(self.outputs(X, n_threads))
 
     def probabilities(self, X: Tensor, n_threads: int = 1) -> Array:
         """The probability of each class, shape (n, k)."""
-        F = self.outputs(X, n_threads)
-        if self.calibration is None:
-            return np.ones((len(F), 1))
-        return self.calibration.probabilities(F)
+        return self._as_probabilities(self.outputs(X, n_threads))
+
+    def compute(
+        self, X: Tensor, names: Sequence[str], coverage: float, n_threads: int = 1
+    ) -> dict[str, NDArray[Any]]:
+        """Several outputs of rows X (n, d) by name; an interval is "lower" and "upper".
+
+        The model is evaluated once for all of them.
+        """
+        columns: dict[str, NDArray[Any]] = {}
+        needs_model = {"prediction", "probability", "interval"} & set(names)
+        F = self.outputs(X, n_threads) if needs_model else np.empty((0, 0))
+        for name in names:
+            if name == "prediction":
+                columns[name] = self._as_predictions(F)
+            elif name == "probability":
+                columns[name] = self._as_probabilities(F)
+            elif name == "interval":
+                ends = self._add_ends(F, X, coverage, n_threads)
+                columns["lower"], columns["upper"] = ends
+            else:
+                columns[name] = (self.std if name == "std" else self.novelty)(X, n_threads)
+        return columns
 
     def std(self, X: Tensor, n_threads: int = 1) -> Array:
         """Standard deviation of a new target, shape (n,) or (n, t)."""
@@ -89,10 +105,7 @@ class Predictor:
     def interval(self, X: Tensor, coverage: float, n_threads: int = 1) -> tuple[Array, Array]:
         """The ends of intervals that hold a new target with that probability."""
         self.check_coverage(coverage)
-        intervals, coverage = self.known_intervals, float(coverage)
-        off = self._map(lambda Z: intervals.end_offsets(self.model, Z, coverage), X, n_threads)
-        ends = self.flatten(self.outputs(X, n_threads)[:, :, None] + off)
-        return ends[..., 0], ends[..., 1]
+        return self._add_ends(self.outputs(X, n_threads), X, coverage, n_threads)
 
     def novelty(self, X: Tensor, n_threads: int = 1) -> Array:
         """How unlike the centres of its cell each row is, from 0 to 1, shape (n,)."""
@@ -112,6 +125,31 @@ class Predictor:
                 f"coverage must be above 0 and at most {most:.3f} after a fit with "
                 f"{self.known_intervals.source}, got {coverage!r}; fit more rows for a higher one"
             )
+
+    def _as_predictions(self, F: Array) -> NDArray[Any]:
+        """Outputs of the model (n, t) as values or labels."""
+        if self.classes is None:
+            return self.flatten(F)
+        return decode_classes(self._as_scores(F), self.classes)
+
+    def _as_scores(self, F: Array) -> Array:
+        """Outputs of the model (n, t) as scores (n, t)."""
+        return F if self.calibration is None else self.calibration.decide(F)
+
+    def _as_probabilities(self, F: Array) -> Array:
+        """Outputs of the model (n, t) as probabilities (n, k)."""
+        if self.calibration is None:
+            return np.ones((len(F), 1))
+        return self.calibration.probabilities(F)
+
+    def _add_ends(
+        self, F: Array, X: Tensor, coverage: float, n_threads: int
+    ) -> tuple[Array, Array]:
+        """Ends of intervals around outputs of the model (n, t) at rows X (n, d)."""
+        model, intervals, share = self.model, self.known_intervals, float(coverage)
+        off = self._map(lambda Z: intervals.end_offsets(model, Z, share), X, n_threads)
+        ends = self.flatten(F[:, :, None] + off)
+        return ends[..., 0], ends[..., 1]
 
     def _map(self, function: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Array:
         """function(mapped rows) of rows X (n, d), in blocks."""
