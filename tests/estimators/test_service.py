@@ -341,7 +341,7 @@ def test_a_batch_ends_at_its_most_rows(path):
 
 def test_a_request_that_overflows_does_not_spoil_those_beside_it(folder):
     X = RNG.normal(size=(200, 2))
-    model = ParKRegressor(Polynomial(degree=4), 1e-2, extrapolation="free", **SETTINGS)
+    model = ParKRegressor(Polynomial(degree=9), 1e-2, extrapolation="free", **SETTINGS)
     model.fit(X, X[:, 0])
     model.save(folder / "powers.park")
     scorer = APP.Scorer(APP.Settings(str(folder / "powers.park")))

@@ -48,7 +48,7 @@ HOMES = {
     "onnx": {"persistence/onnx_graph.py"},
 }
 NOT_LOADED = ("onnx", "matplotlib", "ray", "typer", "rich")
-NOT_ENTERED = ("onnx_export", "onnx_graph", "plots", "report", "ray_engine", "cli")
+NOT_ENTERED = ("onnx_columns", "onnx_export", "onnx_graph", "plots", "report", "ray_engine", "cli")
 
 
 def imports(path):

@@ -1,5 +1,6 @@
 """An exported model predicts, in onnxruntime, what `predict` returns."""
 
+import json
 import sys
 from dataclasses import dataclass, replace
 from typing import final
@@ -238,16 +239,140 @@ def test_missing_values_are_filled_and_flagged_as_in_the_fit(run_onnx):
     np.testing.assert_allclose(exported, model.predict(new), rtol=0, atol=1e-10)
 
 
-def test_categories_and_dates_are_refused_by_name(tmp_path):
-    days = pd.date_range("2024-01-01", periods=600, freq="h")
-    frame = pd.DataFrame({"x": X[:, 0], "sky": ["sun", "rain"] * 300, "day": days})
-    model = ParKRegressor(Gaussian(2.0), 1e-4, metric="standard", blend=1, coarse=0)
-    model.fit(frame, Y[:, 0])
-    with pytest.raises(
-        ParameterError, match=r"\['sky', 'day'\] are categories, text, dates or times"
-    ):
+# Columns of a frame, each an input of its own.
+
+
+def mixed(n, seed, **types):
+    """Rows with categories, many categories, dates, times, booleans and missing values."""
+    rng = np.random.default_rng(seed)
+    hours = rng.integers(0, 10**4, n)
+    frame = pd.DataFrame(
+        {
+            "km": rng.normal(5, 2, n),
+            "sky": rng.choice(["sun", "rain", "snow", None], n),
+            "street": rng.choice([f"street {k}" for k in range(40)], n),
+            "zip": rng.choice([7, 8, 9], n),
+            "begin": pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, unit="h"),
+            "open": rng.random(n) > 0.5,
+            "amount": rng.integers(0, 60, n).astype(float),
+            "note": "nothing",
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "km"] = np.nan
+    frame.loc[rng.random(n) < 0.1, "begin"] = pd.NaT
+    return frame.astype(types)
+
+
+def minutes(frame):
+    target = 3 * frame["km"].fillna(5) + 5 * (frame["sky"] == "snow") + frame["zip"]
+    target += frame["street"].str.len() * frame["street"].isin(["street 1", "street 22"])
+    return (
+        target + 9 * frame["amount"].isin([17, 23, 41]) + np.sin(frame["begin"].dt.hour.fillna(3))
+    )
+
+
+def inputs_of(frame):
+    """The columns of a frame as an ONNX runtime takes them."""
+    seconds = frame["begin"].astype("datetime64[us]").astype("int64") / 1e6
+    return {
+        "km": frame["km"].to_numpy(float),
+        "sky": frame["sky"].fillna("").to_numpy(object),
+        "street": frame["street"].to_numpy(object),
+        "zip": frame["zip"].astype(str).to_numpy(object),
+        "begin": seconds.where(frame["begin"].notna()).to_numpy(float),
+        "open": frame["open"].to_numpy(float),
+        "amount": frame["amount"].to_numpy(float),
+    }
+
+
+MIXED = {"metric": "standard", "n_cells": 2, "blend": 1, "coarse": 0, "random_state": 0}
+MIXED |= {"progress": False, "columns": {"zip": "category", "note": "ignore"}}
+
+
+@pytest.fixture(scope="module")
+def mixed_model():
+    frame = mixed(800, 0)
+    return ParKRegressor(Gaussian(2.0), 1e-3, **MIXED).fit(frame, minutes(frame))
+
+
+def test_the_frame_has_columns_of_every_exported_kind(mixed_model):
+    columns = {column.name: column for column in mixed_model.columns_.columns}
+    kinds = {name: column.holds for name, column in columns.items()}
+    assert kinds == {
+        **{"km": "number", "sky": "category", "street": "category", "zip": "category"},
+        **{"begin": "datetime", "open": "boolean", "amount": "number", "note": "ignored"},
+    }
+    assert columns["street"].by_target
+    assert not columns["sky"].by_target
+    assert columns["amount"].means
+
+
+def test_columns_of_a_frame_are_predicted_as_by_the_model(mixed_model, session):
+    new = mixed(300, 1)
+    new.loc[:20, "street"] = "a street that is new"
+    [exported] = session(mixed_model).run(["prediction"], inputs_of(new))
+    np.testing.assert_allclose(exported, mixed_model.predict(new), rtol=0, atol=1e-6)
+
+
+def test_columns_of_a_float32_model_are_predicted_as_by_the_model(session):
+    types = {"km": np.float32, "amount": np.float32}
+    frame, new = mixed(800, 0, **types), mixed(300, 1, **types)
+    model = ParKRegressor(Gaussian(2.0), 1e-3, precision="float32", **MIXED)
+    model.fit(frame, minutes(frame))
+    assert {Z.dtype for Z in model.model_.centers} == {torch.float32}
+    [exported] = session(model).run(["prediction"], inputs_of(new))
+    expected = model.predict(new)
+    np.testing.assert_allclose(exported, expected, rtol=0, atol=1e-4 * expected.std())
+
+
+def test_labels_of_a_frame_are_those_of_the_classifier(session):
+    frame, new = mixed(800, 0), mixed(300, 1)
+    model = ParKClassifier(Gaussian(2.0), 1e-2, **MIXED)
+    model.fit(frame, np.where(minutes(frame) > 25, "long", "short"))
+    label, probability = session(model).run(["label", "probability"], inputs_of(new))
+    assert label.tolist() == model.predict(new).tolist()
+    np.testing.assert_allclose(probability, model.predict_proba(new), rtol=0, atol=1e-6)
+
+
+def test_an_empty_string_of_the_fit_is_no_missing_value(session):
+    frame = pd.DataFrame({"sky": ["", "sun", "rain"] * 200, "x": X[:, 0]})
+    model = regressor_of(frame, (frame["sky"] == "") * 5.0)
+    given = {"sky": np.array(["", "sun"], dtype=object), "x": np.zeros(2)}
+    [exported] = session(model).run(["prediction"], given)
+    expected = model.predict(pd.DataFrame({"sky": ["", "sun"], "x": [0.0, 0.0]}))
+    np.testing.assert_allclose(exported, expected, rtol=0, atol=1e-9)
+
+
+def regressor_of(frame, y):
+    settings = {"metric": "standard", "blend": 1, "coarse": 0, "random_state": 0}
+    return ParKRegressor(Gaussian(2.0), 1e-4, progress=False, **settings).fit(frame, y)
+
+
+def test_the_file_describes_the_inputs_of_a_frame(mixed_model, session):
+    running = session(mixed_model)
+    given = {one.name: (one.type, one.shape) for one in running.get_inputs()}
+    assert list(given) == ["km", "sky", "street", "zip", "begin", "open", "amount"]
+    assert given["km"] == ("tensor(double)", ["n"])
+    assert given["sky"] == ("tensor(string)", ["n"])
+    facts = json.loads(running.get_modelmeta().custom_metadata_map["parkrr"])
+    assert facts["inputs"]["begin"] == "float64, seconds since 1970-01-01 UTC"
+
+
+def test_free_text_is_refused_by_name_with_the_way_out(tmp_path):
+    words = np.where(X[:, 1] > 100, "late and full", "early and empty")
+    notes = [f"{word} on ride number {k}" for k, word in enumerate(words)]
+    frame = pd.DataFrame({"x": X[:, 0], "remark": notes})
+    settings = {"metric": "standard", "blend": 1, "coarse": 0, "columns": {"remark": "text"}}
+    model = ParKRegressor(Gaussian(2.0), 1e-4, progress=False, **settings).fit(frame, X[:, 1])
+    with pytest.raises(ParameterError, match=r"\['remark'\] are free text; .*'remark': 'ignore'"):
         model.to_onnx(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_column_with_the_name_of_an_output_is_refused(tmp_path):
+    frame = pd.DataFrame({"prediction": ["a", "b", "c"] * 200, "x": X[:, 0]})
+    with pytest.raises(ParameterError, match="must not be named 'prediction'"):
+        regressor_of(frame, Y[:, 0]).to_onnx(tmp_path / "model.onnx")
 
 
 def test_a_kernel_of_ones_own_is_refused(tmp_path):

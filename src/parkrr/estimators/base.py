@@ -503,7 +503,10 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
     def to_onnx(self, path: str | Path) -> None:
         """Write the fitted model as an ONNX file, for runtimes without Python.
 
-        The input "X" of shape (n, d) is float64; a missing value is NaN. A regressor has the output
+        The input "X" of shape (n, d) is float64; a missing value is NaN. If some columns are not
+        numbers there is an input of shape (n,) for each column instead, by its name: strings for
+        categories, "" for a missing one, and float64 for numbers, for dates in seconds since 1970
+        in UTC, and for times in seconds since midnight. A regressor has the output
         "prediction", with the shape of :meth:`predict`; a classifier has "label" of shape (n,)
         and "probability" of shape (n, k). Intervals and novelty are not part of the file. Needs
         onnx (``pip install 'parkrr[onnx]'``).
@@ -522,8 +525,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If the estimator is not fitted.
         ParameterError
-            If the model has columns of categories, or dates and times, or a kernel of your own,
-            or more than 2 GB of centres and weights, or if onnx is not installed.
+            If the model has columns of free text, or a kernel of your own, or more than 2 GB of
+            centres and weights, or if onnx is not installed.
 
         Examples
         --------

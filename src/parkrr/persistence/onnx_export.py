@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import Number, TableEncoder, atomic_write
+from parkrr.data import TableEncoder, atomic_write
 from parkrr.errors import ParameterError
 from parkrr.kernels import (
     FeatureMap,
@@ -35,7 +35,13 @@ from parkrr.kernels import (
 )
 from parkrr.park import Cell, Model
 from parkrr.partition import Blend
-from parkrr.persistence.onnx_graph import Graph, Value
+from parkrr.persistence.onnx_columns import (
+    describe_inputs,
+    encode_columns,
+    fill_missing,
+    takes_matrix,
+)
+from parkrr.persistence.onnx_graph import Graph, Value, interpolate
 from parkrr.uncertainty import Affine, Calibration, Isotonic, Predictor
 
 Array = NDArray[Any]
@@ -61,8 +67,8 @@ EXPORTED_KERNELS = (Gaussian, Laplacian, Matern, Polynomial, Linear)
 def to_onnx(model: ExportedModel, path: str | Path) -> None:
     """Write a fitted estimator as an ONNX file.
 
-    Its input "X" (n, d) is float64; outputs are "prediction" of a regressor, "label" and
-    "probability" of a classifier.
+    Its input is "X" (n, d) of float64, or one input (n,) for each column if some are not numbers;
+    outputs are "prediction" of a regressor, "label" and "probability" of a classifier.
 
     Examples
     --------
@@ -92,8 +98,15 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
             f"cells in {len(park.regions.sizes):,} regions; fit with n_centers set"
         )
     graph = Graph()
-    X = Value(graph, "X", np.float64)
-    rows = fill_missing(X, model.columns_) if model.columns_.has_fills else X
+    names = getattr(model, "feature_names_in_", None)
+    facts: dict[str, Any] = {"features": None if names is None else list(names)}
+    if takes_matrix(model.columns_):
+        X = Value(graph, "X", np.float64)
+        inputs: dict[Value, Sequence[Any]] = {X: ["n", model.n_features_in_]}
+        rows = fill_missing(X, model.columns_) if model.columns_.has_fills else X
+    else:
+        inputs, rows = encode_columns(graph, model.columns_)
+        facts["inputs"] = describe_inputs(model.columns_)
     t = len(park.intercept)
     F = predict(park, rows)  # (n, t)
     outputs: dict[str, tuple[Value, Sequence[Any]]]
@@ -109,10 +122,13 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
         label = graph.constant(encode_labels(classes)).gather(number)
         P = estimate_probabilities(predictor.calibration, F, t)
         outputs = {"label": (label, ["n"]), "probability": (P, ["n", len(classes)])}
-    names = getattr(model, "feature_names_in_", None)
-    features = json.dumps({"features": None if names is None else list(names)})
+    for name in {value.name for value in inputs} & {"", *outputs}:
+        raise ParameterError(
+            f"a column must not be named {name!r} for to_onnx, which names an output so; rename it "
+            f"before the fit"
+        )
     with atomic_write(Path(path)) as temporary:
-        graph.write(temporary, {X: ["n", model.n_features_in_]}, outputs, {"parkrr": features})
+        graph.write(temporary, inputs, outputs, {"parkrr": json.dumps(facts)})
 
 
 def encode_labels(classes: Array) -> Array:
@@ -142,24 +158,6 @@ def numpy_float(dtype: torch.dtype) -> "np.dtype[Any]":
 # From rows to features.
 
 
-def fill_missing(X: Value, columns: TableEncoder) -> Value:
-    """Columns of numbers (n, c), missing values filled and flagged, (n, d): TableEncoder.encode."""
-    others = [column.name for column in columns.columns if not isinstance(column, Number)]
-    if others:
-        raise ParameterError(
-            f"to_onnx needs columns of numbers, but {others} are categories, text, dates or times; "
-            f"make them numbers before the fit, or serve the file of save(), which encodes them"
-        )
-    numbers = [column for column in columns.columns if isinstance(column, Number)]
-    graph = X.graph
-    missing = graph.node("Or", *(graph.node(kind, X, dtype=bool) for kind in ("IsNaN", "IsInf")))
-    fills = np.array([column.fill for column in numbers])
-    filled = graph.node("Where", missing, fills, X, dtype=X.dtype)
-    both = graph.concatenate([filled, missing.cast(X.dtype)], axis=1)  # (n, 2 c)
-    pairs = [[k, len(numbers) + k] if c.flagged else [k] for k, c in enumerate(numbers)]
-    return both.gather(np.array([k for pair in pairs for k in pair]), axis=1)
-
-
 def map_features(metric: FeatureMap, X: Value, dtype: torch.dtype) -> Value:
     """Rows X (n, d) as the kernel gets them, (n, e): FeatureMap.__call__."""
     if metric.origin is None:
@@ -184,30 +182,6 @@ def limit_features(F: Value, width: int, dtype: torch.dtype) -> Value:
     """Rows (n, width) in a dtype that may be narrower, kept where |x|^2 is finite."""
     limit = min(LARGEST_FEATURE, coordinate_limit(width, dtype))
     return F.clip(-limit, limit).cast(numpy_float(dtype))
-
-
-def interpolate(values: Value, knots: Array, levels: Array) -> Value:
-    """Piecewise linear functions with knots (c, k), at values (n, c): FeatureMap.scores.
-
-    ONNX has no search in a sorted table. Bisection takes log2(k) steps on (n, c); counting the
-    knots below each value takes (n, c, k), 2 GB for 256 knots, 9 features and 10^5 rows.
-    """
-    graph, halvings = values.graph, max(1, (knots.shape[1] - 1).bit_length())
-    more = ((0, 0), (0, 2**halvings - knots.shape[1]))
-    table = graph.constant(np.pad(knots, more, constant_values=np.inf).reshape(-1))
-    heights = graph.constant(np.pad(levels, more, mode="edge").reshape(-1))
-    inside = values.clip(knots[:, 0], knots[:, -1])
-    first = 2**halvings * np.arange(len(knots))  # (c,)  where each function begins
-    below = graph.zeros_like(values, np.int64)  # (n, c)  the number of knots below
-    for step in (2**power for power in reversed(range(halvings))):
-        probe = table.gather(below + (first + step - 1))
-        below = below + probe.below(inside).cast(np.int64) * step
-    right = below.clip(1) + first
-    low, high = table.gather(right - 1), table.gather(right)
-    width = (high * 0.5 - low * 0.5).clip(float(np.finfo(np.float64).tiny))
-    part = ((inside * 0.5 - low * 0.5) / width).clip(0.0, 1.0)
-    base = heights.gather(right - 1)
-    return base + (heights.gather(right) - base) * part
 
 
 # From features to cells.
