@@ -1,11 +1,15 @@
 """A model that went through MLflow predicts what it did before."""
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from sklearn.model_selection import GridSearchCV
 
-from parkrr import ParKClassifier, ParKRegressor
+from parkrr import ParKClassifier, ParKRegressor, load
 from parkrr.kernels import Gaussian
 
 # MLflow warns of type hints of its own while it is imported, the first time it is used.
@@ -22,6 +26,23 @@ REQUIREMENTS = {"serialization_format": "cloudpickle", "pip_requirements": ["par
 @pytest.fixture(autouse=True)
 def no_word_to_anyone(monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Runs that are tracked in a folder."""
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder in place of a database
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "runs").as_uri())
+    return mlflow
+
+
+@pytest.fixture
+def autolog(flavour):
+    flavour.autolog(log_models=False, log_datasets=False, silent=True)
+    yield
+    flavour.autolog(disable=True, silent=True)
 
 
 @pytest.fixture
@@ -58,6 +79,35 @@ def test_a_classifier_logged_in_a_run_has_the_same_probabilities(flavour, tmp_pa
         logged = flavour.log_model(model, name="visitors", **REQUIREMENTS)
     loaded = flavour.load_model(logged.model_uri)
     assert (loaded.predict_proba(FRAME) == model.predict_proba(FRAME)).all()
+
+
+def test_autolog_logs_a_search_over_an_estimator_but_not_the_estimator_alone(runs, autolog):
+    model = ParKRegressor(Gaussian(1.0), 1e-3, **SETTINGS).fit(FRAME, VISITORS)
+    assert runs.search_runs(output_format="list") == []
+    GridSearchCV(model, {"penalty": [1e-3, 1e-2]}, cv=2).fit(FRAME, VISITORS)
+    logged = [run.data for run in runs.search_runs(output_format="list")]
+    [best] = [data for data in logged if "best_cv_score" in data.metrics]
+    assert best.params["best_penalty"] in ("0.001", "0.01")
+
+
+def test_the_example_logs_parameters_errors_and_the_report(runs, tmp_path):
+    place = Path(__file__).parents[2] / "examples/mlflow_tracking.py"
+    spec = importlib.util.spec_from_file_location("mlflow_tracking", place)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    settings = {key: value for key, value in SETTINGS.items() if key != "n_cells"}
+    model = ParKRegressor(Gaussian(1.0), "auto", progress=False, **settings)
+    split = FRAME[:200], VISITORS[:200], FRAME[200:], VISITORS[200:]
+    run = runs.get_run(example.fit_and_log(model, *split))
+    assert run.data.params["kernel"] == "Gaussian(lengthscale=1.0)"
+    assert run.data.metrics["test/r2"] == pytest.approx(model.score(*split[2:]))
+    assert run.data.metrics["search/best_error"] > 0
+    files = {file.path for file in runs.artifacts.list_artifacts(run_id=run.info.run_id)}
+    assert files == {"model.park", "report.html"}
+    path = runs.artifacts.download_artifacts(
+        run_id=run.info.run_id, artifact_path="model.park", dst_path=str(tmp_path)
+    )
+    assert (load(path).predict(FRAME) == model.predict(FRAME)).all()
 
 
 def test_the_onnx_flavour_predicts_the_same_without_a_pickle(tmp_path):
