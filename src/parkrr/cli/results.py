@@ -113,10 +113,12 @@ def show_drift(facts: Mapping[str, Any]) -> None:
     rows, rows_of_data = facts["rows"], facts["rows_of_data"]
     drawn = "" if rows == rows_of_data else f", drawn from {rows_of_data:,}"
     show(f"{facts['model']}: {describe_count(rows, 'row')}{drawn}")
-    novel = f"{facts['novel_share']:.1%} of rows, expected 1%, p {facts['novel_pvalue']:.2g}"
+    novel = (
+        f"{facts['novel_share']:.1%} of rows, expected 1%, {format_pvalue(facts['novel_pvalue'])}"
+    )
     moved = "there is one cell, so shares cannot be compared"
     if facts["degrees"]:
-        moved = f"{facts['moved_share']:.1%} of rows, p {facts['cells_pvalue']:.2g}"
+        moved = f"{facts['moved_share']:.1%} of rows, {format_pvalue(facts['cells_pvalue'])}"
     show_facts({"novel": novel, "in other cells": moved})
     cells = sorted(enumerate(facts["cell_shares"]), key=lambda cell: -abs(cell[1][1] - cell[1][0]))
     if facts["degrees"]:
@@ -132,6 +134,11 @@ def show_drift(facts: Mapping[str, Any]) -> None:
         if len(cells) > MOST_CELLS:
             show(f"and {len(cells) - MOST_CELLS:,} cells that differ less")
     show(f"\n{facts['verdict']}")
+
+
+def format_pvalue(p: float) -> str:
+    """A p-value; below 1e-10 rounding decides its digits."""
+    return "p below 1e-10" if p < 1e-10 else f"p {p:.2g}"
 
 
 def format_value(value: Any) -> str:
