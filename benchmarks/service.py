@@ -1,11 +1,11 @@
-"""The example service under load: fifty connections that behave well, then some that do not.
+"""The example service under load: fifty connections that behave well, or of which some do not.
 
-The server is a process of its own, asked over loopback by plain sockets. First each of fifty
-connections sends a request of 1, 10 or 100 rows twice a second, and beside it asks an endpoint that
-returns a constant: what that takes is the server without a model, the client and the machine.
-Then most connections send valid requests one after the other without a pause; others send what is
-malformed or too large, send a byte at a time, or leave in the middle. The memory of the server is
-read every second.
+The server is a process of its own, asked over loopback by plain sockets. With --load well-behaved
+each of fifty connections sends a request of 1, 10 or 100 rows a second, and between them asks an
+endpoint that returns a constant: what that takes is the server without a model, the client and the
+machine. With --load mixed most connections send valid requests one after the other without a pause;
+others send what is malformed or too large, send a byte at a time, or leave in the middle. Memory
+and CPU time of the server are recorded: unlike seconds, CPU time hardly depends on other programs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from recording import record
 FOLDER = Path(__file__).parent.parent / "examples" / "service"
 COMMAND = [sys.executable, "-m", "uvicorn", "--factory", "--app-dir", str(FOLDER), "app:service"]
 WELL_BEHAVED = {"well behaved": 50}
-PAUSE = 0.5  # seconds between requests of one such connection, on average
+PAUSE = 0.5  # seconds before each request of such a connection, on average
 MOST_REQUESTS = 10_000  # of one connection
 BARE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 CONNECTIONS = {"valid": 38, "malformed": 4, "too large": 2, "slow": 4, "leaving": 2}
@@ -149,11 +149,11 @@ class Load:
         rng = np.random.default_rng(number)
         contents = {n_rows: request(body(n_rows, rng)) for n_rows in SIZES}
         for n_rows in itertools.islice(itertools.cycle(SIZES), MOST_REQUESTS):
-            await asyncio.sleep(min(self.left(), rng.uniform(0, PAUSE)))
+            await asyncio.sleep(min(self.left(), rng.uniform(0, 2 * PAUSE)))
             if not self.goes_on():
                 break
             await self.time(client, "valid", n_rows, contents[n_rows])
-            await asyncio.sleep(min(self.left(), rng.uniform(0, PAUSE)))
+            await asyncio.sleep(min(self.left(), rng.uniform(0, 2 * PAUSE)))
             await self.time(client, "bare", "bare", BARE)
 
     async def time(self, client, kind, name, content):
@@ -225,7 +225,13 @@ def resident_megabytes(pid):
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def loaded(seconds):
+def cpu_seconds(pid):
+    """CPU time of a process so far, of its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def loaded(connections, seconds):
     """Run server and load; what was seen, and what the server counted."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as place:
         path = Path(folder, "trips.park")
@@ -237,20 +243,19 @@ def loaded(seconds):
             [*COMMAND, *options], env={**os.environ, **own}, pass_fds=[place.fileno()]
         )
         try:
-            return asyncio.run(measured(server.pid, place.getsockname()[1], seconds))
+            return asyncio.run(measured(server.pid, place.getsockname()[1], connections, seconds))
         finally:
             server.terminate()
             server.wait()
 
 
-async def measured(pid, port, seconds):
+async def measured(pid, port, connections, seconds):
     await counts(port)  # responds once the server is up
-    results = {}
-    for name, connections in (("well behaved", WELL_BEHAVED), ("mixed", CONNECTIONS)):
-        load, start = Load(port, seconds), time.perf_counter()
-        await load.run(pid, connections)
-        results[name] = summary(load, connections, time.perf_counter() - start)
-    return results | {"metrics": await counts(port)}
+    load, start, before = Load(port, seconds), time.perf_counter(), cpu_seconds(pid)
+    await load.run(pid, connections)
+    facts = summary(load, connections, time.perf_counter() - start)
+    facts["server_cpu_seconds"] = cpu_seconds(pid) - before
+    return facts | {"load_average": os.getloadavg()[0], "metrics": await counts(port)}
 
 
 async def counts(port):
@@ -291,32 +296,35 @@ def summary(load, connections, took):
     }
 
 
+LOADS = {"well-behaved": (WELL_BEHAVED, "service"), "mixed": (CONNECTIONS, "service_mixed")}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each of the two loads")
-    found = loaded(parser.parse_args().seconds)
-    rows, notes = [], []
-    for load in ("well behaved", "mixed"):
-        facts = found[load]
-        for name, times in sorted(facts["milliseconds_50_95_99_100"].items()):
-            what = "a constant" if name == "bare" else f"{name} rows"
-            rows.append([load, f"{what}, ms", *(f"{x:,.1f}" for x in times)])
-        notes += [
-            f"- {load}: {sum(facts['connections'].values())} connections for "
-            f"{facts['seconds']:.0f} s: {facts['connections']}; "
-            f"{facts['requests_a_second']:,.0f} requests a second, {facts['valid_a_second']:,.0f} "
-            f"of them valid, with {facts['rows_a_second']:,.0f} rows a second.",
-            *(f"- {load}, {kind}: {counts}" for kind, counts in sorted(facts["statuses"].items())),
-            f"- {load}: memory of the server {facts['memory_first_third_mb']:.1f} MB in the first "
-            f"third, {facts['memory_last_third_mb']:.1f} MB in the last.",
-        ]
-    busy = os.getloadavg()[1]
-    notes.append(
-        f"- Client and server share the cores with other programs; the load average of 5 minutes "
-        f"was {busy:.1f}."
-    )
-    header = ["load", "requests of", "50 %", "95 %", "99 %", "most"]
-    record("service", found, "The example service under load", header, rows, notes)
+    parser.add_argument("--load", choices=LOADS, default="well-behaved")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    given = parser.parse_args()
+    connections, name = LOADS[given.load]
+    facts = loaded(connections, given.seconds)
+    rows = []
+    for what, times in facts["milliseconds_50_95_99_100"].items():
+        label = "a constant, ms" if what == "bare" else f"{what} rows, ms"
+        rows.append([label, *(f"{x:,.1f}" for x in times)])
+    notes = [
+        f"- {sum(connections.values())} connections for {facts['seconds']:.0f} s: {connections}.",
+        f"- {facts['requests_a_second']:,.0f} requests a second, {facts['valid_a_second']:,.0f} "
+        f"of them for predictions, with {facts['rows_a_second']:,.0f} rows a second.",
+        *(f"- {kind}: {statuses}" for kind, statuses in sorted(facts["statuses"].items())),
+        f"- CPU time of the server: {facts['server_cpu_seconds']:.1f} s, "
+        f"{1e3 * facts['server_cpu_seconds'] / sum(facts['statuses']['valid'].values()):.1f} ms "
+        f"for each request for predictions with all beside it.",
+        f"- Memory of the server: {facts['memory_first_third_mb']:.1f} MB in the first third, "
+        f"{facts['memory_last_third_mb']:.1f} MB in the last.",
+        f"- Client and server share the cores with other programs; the load average of the last "
+        f"minute was {facts['load_average']:.1f}.",
+    ]
+    header = ["requests of", "50 %", "95 %", "99 %", "most"]
+    record(name, facts, f"The example service under a {given.load} load", header, rows, notes)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Everything that is predicted beside values, from the parts of a fitted model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -39,6 +41,27 @@ def test_an_interval_is_between_two_quantiles(regressor):
     assert levels[1] - levels[0] == pytest.approx(0.8)
     lower, upper = regressor.interval(ROWS, 0.8)
     np.testing.assert_array_equal(np.stack([lower, upper], 2), regressor.quantiles(ROWS, levels))
+
+
+@pytest.mark.parametrize("scale", ["constant", "posterior"])
+def test_outputs_computed_together_are_those_computed_alone(scale, regressor):
+    intervals = replace(regressor.intervals, scale_name=scale, learned=None)
+    predictor = Predictor(regressor.model, False, intervals)
+    names = ["novelty", "interval", "std", "prediction"]
+    together = predictor.compute(ROWS + 0.1, names, 0.8)
+    assert list(together) == ["novelty", "lower", "upper", "std", "prediction"]
+    lower, upper = predictor.interval(ROWS + 0.1, 0.8)
+    np.testing.assert_array_equal(together["lower"], lower)
+    np.testing.assert_array_equal(together["upper"], upper)
+    np.testing.assert_array_equal(together["novelty"], predictor.novelty(ROWS + 0.1))
+    np.testing.assert_array_equal(together["std"], predictor.std(ROWS + 0.1))
+    np.testing.assert_array_equal(together["prediction"], predictor.predict(ROWS + 0.1))
+
+
+def test_probabilities_computed_with_labels_are_those_computed_alone(classifier):
+    together = classifier.compute(ROWS, ["prediction", "probability"], 0.9)
+    np.testing.assert_array_equal(together["prediction"], classifier.predict(ROWS))
+    np.testing.assert_array_equal(together["probability"], classifier.probabilities(ROWS))
 
 
 def test_the_class_is_the_sign_of_the_decision_and_the_largest_probability(classifier):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,7 +16,12 @@ from parkrr.data import decode_classes
 from parkrr.errors import ParameterError
 from parkrr.park import Model
 from parkrr.uncertainty.calibration import Calibration
-from parkrr.uncertainty.intervals import LEVELS, Intervals, novelty
+from parkrr.uncertainty.intervals import (
+    LEVELS,
+    Intervals,
+    novelty,
+    novelty_and_complements,
+)
 
 Array = NDArray[np.float64]
 
@@ -73,16 +79,21 @@ class Predictor:
         columns: dict[str, NDArray[Any]] = {}
         needs_model = {"prediction", "probability", "interval"} & set(names)
         F = self.outputs(X, n_threads) if needs_model else np.empty((0, 0))
+        offsets = left = None
+        if {"interval", "novelty"} <= set(names) and self.known_intervals.needs_complements:
+            offsets, left = self._offsets_and_novelty(X, coverage, n_threads)
         for name in names:
             if name == "prediction":
                 columns[name] = self._as_predictions(F)
             elif name == "probability":
                 columns[name] = self._as_probabilities(F)
             elif name == "interval":
-                ends = self._add_ends(F, X, coverage, n_threads)
+                ends = self._add_ends(F, X, coverage, n_threads, offsets)
                 columns["lower"], columns["upper"] = ends
+            elif name == "novelty":
+                columns[name] = self.novelty(X, n_threads) if left is None else left
             else:
-                columns[name] = (self.std if name == "std" else self.novelty)(X, n_threads)
+                columns[name] = self.std(X, n_threads)
         return columns
 
     def std(self, X: Tensor, n_threads: int = 1) -> Array:
@@ -142,12 +153,27 @@ class Predictor:
             return np.ones((len(F), 1))
         return self.calibration.probabilities(F)
 
+    def _offsets_and_novelty(
+        self, X: Tensor, coverage: float, n_threads: int
+    ) -> tuple[Array, Array]:
+        """Ends of intervals less predictions (n, t, 2), and novelty (n,), of rows X (n, d)."""
+        model, intervals, share = self.model, self.known_intervals, float(coverage)
+
+        def both(Z: Tensor) -> Tensor:
+            left, v = novelty_and_complements(model, Z, intervals.posterior.ridge)
+            off = intervals.end_offsets(model, Z, share, v)  # (n, t, 2)
+            return torch.cat([off.flatten(1), left[:, None].to(off)], 1)
+
+        values = self._map(both, X, n_threads)  # (n, 2 t + 1)
+        return values[:, :-1].reshape(len(values), -1, 2), values[:, -1]
+
     def _add_ends(
-        self, F: Array, X: Tensor, coverage: float, n_threads: int
+        self, F: Array, X: Tensor, coverage: float, n_threads: int, off: Array | None = None
     ) -> tuple[Array, Array]:
         """Ends of intervals around outputs of the model (n, t) at rows X (n, d)."""
         model, intervals, share = self.model, self.known_intervals, float(coverage)
-        off = self._map(lambda Z: intervals.end_offsets(model, Z, share), X, n_threads)
+        if off is None:
+            off = self._map(lambda Z: intervals.end_offsets(model, Z, share), X, n_threads)
         ends = self.flatten(F[:, :, None] + off)
         return ends[..., 0], ends[..., 1]
 
