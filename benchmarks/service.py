@@ -1,7 +1,7 @@
 """The example service under load: fifty connections that behave well, or of which some do not.
 
 The server is a process of its own, asked over loopback by plain sockets. With --load well-behaved
-each of fifty connections sends a request of 1, 10 or 100 rows a second, and between them asks an
+each of fifty connections sends a request of 1, 10 or 100 rows every two seconds, and then asks an
 endpoint that returns a constant: what that takes is the server without a model, the client and the
 machine. With --load mixed most connections send valid requests one after the other without a pause;
 others send what is malformed or too large, send a byte at a time, or leave in the middle. Memory
@@ -31,7 +31,7 @@ from recording import record
 FOLDER = Path(__file__).parent.parent / "examples" / "service"
 COMMAND = [sys.executable, "-m", "uvicorn", "--factory", "--app-dir", str(FOLDER), "app:service"]
 WELL_BEHAVED = {"well behaved": 50}
-PAUSE = 0.5  # seconds before each request of such a connection, on average
+PAUSE = 1.0  # seconds before each request of such a connection, on average
 MOST_REQUESTS = 10_000  # of one connection
 BARE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 CONNECTIONS = {"valid": 38, "malformed": 4, "too large": 2, "slow": 4, "leaving": 2}

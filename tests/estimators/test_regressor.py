@@ -33,6 +33,23 @@ def test_a_prediction_is_that_of_the_predictor(model):
     np.testing.assert_array_equal(model.predict(X), model._predictor().predict(model._rows(X)))
 
 
+def test_several_outputs_at_once_are_those_of_the_methods(model):
+    outputs = model.predict_outputs(X[:9], ["prediction", "interval", "novelty"], coverage=0.8)
+    lower, upper = model.predict_interval(X[:9], 0.8)
+    np.testing.assert_array_equal(outputs["prediction"], model.predict(X[:9]))
+    np.testing.assert_array_equal(outputs["lower"], lower)
+    np.testing.assert_array_equal(outputs["upper"], upper)
+    np.testing.assert_array_equal(outputs["novelty"], model.novelty(X[:9]))
+    assert list(model.predict_outputs(X[:9], "std")) == ["std"]
+
+
+def test_outputs_and_coverage_that_are_not_known_are_refused(model):
+    with pytest.raises(ParameterError, match="outputs must be one of"):
+        model.predict_outputs(X, ["probability"])
+    with pytest.raises(ParameterError, match="coverage must be above 0"):
+        model.predict_outputs(X, ["interval"], coverage=1.0)
+
+
 def test_std_intervals_and_quantiles_have_the_shape_of_predictions():
     model = regressor().fit(X, Y)
     mean, std = model.predict(X[:7], return_std=True)
