@@ -1,4 +1,7 @@
-"""Track fits with MLflow: parameters, errors of the search and of a holdout, report, model."""
+"""Track fits with MLflow.
+
+A run holds the parameters, the errors of the search and of test rows, the report and the model.
+"""
 
 import os
 import tempfile

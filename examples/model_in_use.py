@@ -1,4 +1,7 @@
-"""A model in use: detect drift before predicting, export to ONNX, ask the example service."""
+"""A model in use.
+
+Detect drift before targets are known, export to ONNX, and ask the example service.
+"""
 
 import sys
 import tempfile
