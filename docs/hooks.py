@@ -10,7 +10,10 @@ from pathlib import Path, PurePosixPath
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+DOCUMENTS = (
+    *("ARCHITECTURE.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "RELEASING.md"),
+    "SECURITY.md",
+)
 OUTSIDE = {
     **{name: f"project/{name}" for name in DOCUMENTS},
     **{
