@@ -1,7 +1,8 @@
 # The command line in a container; rows and models are in the folder that is mounted at /data:
 #
 #     docker build -t parkrr .
-#     docker run --rm -v "$PWD:/data" parkrr fit trips.parquet --target minutes -o minutes.park
+#     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/data" parkrr \
+#         fit trips.parquet --target minutes -o minutes.park
 #
 # To leave out CUDA, which a container without a GPU does not need and which takes 5 GB, build with
 # --build-arg PIP_EXTRA_INDEX_URL=... of an index with CPU builds of torch.
