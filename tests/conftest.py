@@ -22,6 +22,7 @@ SLOW = (
     "out_of_core/test_rounding.py",
     "estimators/test_validation_rows.py",
     "package/test_golden.py",
+    "package/test_readme.py",
     "park/test_batches.py",
     "parkrr/estimators/base.py",
     "parkrr/estimators/classifier.py",
