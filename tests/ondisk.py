@@ -1,11 +1,11 @@
 """Rows in Parquet files, for tests of fits from disk."""
 
-import resource
 from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from parkrr import LocalEngine
 from parkrr.out_of_core import FilePredictor, write_predictions
@@ -41,6 +41,7 @@ def write(folder, n=12_000, n_files=3, **more):
 @contextmanager
 def full_disk(most_bytes):
     """What a full disk does to a larger file: the system refuses the rest of it."""
+    resource = pytest.importorskip("resource")  # Windows has no such limits
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
     try:

@@ -3,6 +3,7 @@
 import datetime
 import json
 import pickle
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -307,6 +308,7 @@ def test_a_dtype_that_centres_cannot_have_is_refused(tmp_path):
 # Files in memory.
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_the_cells_of_a_loaded_model_are_views_of_its_file(tmp_path):
     X, y = data()
     plain(n_cells=4, random_state=0).fit(X, y).save(tmp_path / "m.park")

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -138,20 +139,24 @@ def test_a_folder_is_no_model(tmp_path):
     assert "a folder, a device or a pipe" in refusal(tmp_path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "m.park")
     assert "a folder, a device or a pipe" in refusal(tmp_path / "m.park")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
 def test_a_device_is_refused_at_once(device):
     assert "a folder, a device or a pipe" in refusal(device)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_a_file_of_the_system_without_a_size_is_refused():
     assert "it has 0 bytes" in refusal("/proc/self/maps")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 def test_a_link_that_leads_to_itself_is_an_error_of_the_system_that_names_it(tmp_path):
     (tmp_path / "m.park").symlink_to(tmp_path / "m.park")
     with pytest.raises(OSError, match=r"m\.park"):

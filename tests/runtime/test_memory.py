@@ -25,6 +25,7 @@ with torch_threads(1):
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_the_process_is_as_large_as_its_arrays_make_it():
     before = process_bytes()
     taken = np.ones(20_000_000)
