@@ -8,6 +8,7 @@ SLOW = (
     "cli/test_cli.py",
     "data/test_csv_dialects.py",
     "data/test_storage.py",
+    "estimators/test_autogluon.py",
     "estimators/test_choosing.py",
     "estimators/test_concurrency.py",
     "estimators/test_frame_properties.py",
