@@ -132,20 +132,24 @@ METHODS = {
 }
 
 
+def compute_error(predicted, y_test, labels, task):
+    """Error of numbers, or of probabilities of labels in their order."""
+    if task == "reg":
+        return float(np.sqrt(np.mean((predicted - y_test) ** 2)) / y_test.std())
+    if task == "bin":
+        return float(1 - roc_auc_score(y_test == labels[1], predicted[:, 1]))
+    return float(np.mean(labels[predicted.argmax(1)] != y_test))
+
+
 def fit(table, method, seed):
     """Print error and seconds of a fit."""
     X, X_test, y, y_test, task = load(table, seed)
     start = time.perf_counter()
     model, X_test = METHODS[method][0](X, y, X_test, task)
     seconds = time.perf_counter() - start
-    labels = np.unique(y)
-    if task == "reg":
-        error = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)) / y_test.std()
-    elif task == "bin":
-        error = 1 - roc_auc_score(y_test == labels[1], model.predict_proba(X_test)[:, 1])
-    else:
-        error = np.mean(labels[model.predict_proba(X_test).argmax(1)] != y_test)
-    print(json.dumps({"error": float(error), "seconds": seconds}))
+    predicted = model.predict(X_test) if task == "reg" else model.predict_proba(X_test)
+    error = compute_error(predicted, y_test, np.unique(y), task)
+    print(json.dumps({"error": error, "seconds": seconds}))
 
 
 def run(table, method):
