@@ -1,12 +1,15 @@
-"""Add files outside docs/ to the site.
+"""Add files outside docs/ to the site, and typeset formulas.
 
 On GitHub a document links to ../ARCHITECTURE.md or ../benchmarks/results/scale.md. In the site
-these files are below project/, and links to them are rewritten.
+these files are below project/, and links to them are rewritten. Formulas become MathML, which
+browsers typeset without a script; GitHub does the same with blocks of "math".
 """
 
 import re
 from pathlib import Path, PurePosixPath
 
+import tomllib
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
@@ -22,7 +25,16 @@ OUTSIDE = {
         if path.suffix in (".md", ".png")
     },
 }
+FORMULA = re.compile(r"^```math\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_config(config):
+    """Link to the repository, once its owner is known."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    if "OWNER" not in urls["Source"]:
+        config.repo_url = urls["Source"]
+    return config
 
 
 def on_files(files, config):
@@ -44,6 +56,7 @@ def on_page_markdown(markdown, page, config, files):
             return link[0]
         return f"]({relative(inside, place)}{link[2] or ''})"
 
+    markdown = FORMULA.sub(lambda block: convert(block[1], display="block"), markdown)
     return LINK.sub(rewrite, markdown)
 
 

@@ -1,16 +1,11 @@
-"""Turn roles in docstrings, :class:`Gaussian` or :math:`x^2`, into links and plain formulas."""
+"""Turn roles in docstrings, :class:`Gaussian` or :math:`x^2`, into links and MathML."""
 
 import re
 
 import griffe
+from latex2mathml.converter import convert
 
 ROLE = re.compile(r":(class|func|meth|mod|math):`([^`]+)`")
-# In this order; formulas are short, and plain text needs no script from elsewhere.
-SIGNS = (
-    *((r"\|", "‖"), (r"\exp", "exp"), (r"\ell", "ℓ"), (r"\nu", "ν"), (r"\gamma", "γ")),
-    *((r"\langle ", "⟨"), (r"\rangle", "⟩"), (r"\ge", "≥"), (r"\,", " ")),
-    *(("^2", "²"), ("_2", "₂"), ("^p", "ᵖ"), ("e^{-a}", "exp(-a)")),
-)
 
 
 class Roles(griffe.Extension):
@@ -26,17 +21,9 @@ class Roles(griffe.Extension):
 def to_markdown(obj, role, text):
     """Return one role as Markdown."""
     if role == "math":
-        return f"`{formula(text)}`"
+        return convert(text)
     name = text.rpartition(".")[2] if role != "mod" else text
     return f'<autoref optional identifier="{path_of(obj, text)}"><code>{name}</code></autoref>'
-
-
-def formula(text):
-    """Return LaTeX as plain text."""
-    text = re.sub(r"\\sqrt\{([^}]*)\}", r"√(\1)", text)
-    for latex, plain in SIGNS:
-        text = text.replace(latex, plain)
-    return text
 
 
 def path_of(obj, name):
