@@ -163,3 +163,17 @@ def brute_force_shapley(value, d):
                 order = factorial(len(S)) * factorial(d - len(S) - 1) / factorial(d)
                 shapley[k] += order * (values[tuple(sorted((*S, k)))] - without)
     return shapley
+
+
+def reweighted_ridge(K, y, s, ridge, power, steps=200):
+    """eta = K a of least sum_i s_i d(y_i, exp(eta_i)) + ridge a' K a, by plain Fisher scoring.
+
+    d is the Tweedie deviance of that power. It starts at the constant mean and takes short steps.
+    """
+    eta = np.full(len(y), np.log(np.average(y, weights=s)))
+    for _ in range(steps):
+        mu = np.exp(eta)
+        w, z = s * mu ** (2 - power), eta + (y - mu) / mu
+        a = np.linalg.solve(K + ridge * np.diag(1 / w), z)
+        eta = 0.5 * eta + 0.5 * K @ a
+    return eta

@@ -77,6 +77,8 @@ GRID = {
 REGRESSOR_GRID = {
     "guarantee": ["none", "split", "cell", "jackknife+"],
     "extrapolation": ["bounded", "free"],
+    "loss": ["squared_error", "poisson", "gamma", "tweedie"],
+    "power": [1.5, 2.0],
 }
 
 
@@ -117,7 +119,7 @@ def test_grid_search_runs_over_class_weights(rows):
 def test_grid_search_of_a_regressor_runs_over(name, rows):
     X, y = rows
     grid = {name: REGRESSOR_GRID[name]}
-    search = GridSearchCV(ParKRegressor(**PLAIN, random_state=0), grid, cv=2).fit(X, y)
+    search = GridSearchCV(ParKRegressor(**PLAIN, random_state=0), grid, cv=2).fit(X, y + 10)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 

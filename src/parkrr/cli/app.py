@@ -109,6 +109,11 @@ Guarantee = Annotated[
 Extrapolation = Annotated[
     str | None, option("Predictions far from the data: bounded or free.", "NAME")
 ]
+Loss = Annotated[
+    str | None,
+    option("squared_error, or poisson, gamma or tweedie for counts and amounts.", "NAME"),
+]
+Power = Annotated[float | None, option("Of the tweedie loss, from 1 to 3.", "NUMBER")]
 Engine = Annotated[str, option("Where tasks run: local or ray.", "NAME")]
 Report = Annotated[
     Path | None,
@@ -237,6 +242,8 @@ def plan(
     coarse: Coarse = None,
     guarantee: Guarantee = None,
     extrapolation: Extrapolation = None,
+    loss: Loss = None,
+    power: Power = None,
     engine: Engine = "local",
     json: Json = False,
     quiet: Quiet = False,
@@ -284,6 +291,8 @@ def fit(
     coarse: Coarse = None,
     guarantee: Guarantee = None,
     extrapolation: Extrapolation = None,
+    loss: Loss = None,
+    power: Power = None,
     engine: Engine = "local",
     random_state: Annotated[int, option("Seed of all random choices.", "N")] = 0,
     report: Report = None,

@@ -363,6 +363,11 @@ def prepare_fit(
             f"extrapolation must be left out of a classification, whose scores have no bound, got "
             f"{params['extrapolation']!r}"
         )
+    if classify and not params.keys().isdisjoint(("loss", "power")):
+        raise ParameterError(
+            "loss and power must be left out of a classification; use --regress if the target holds "
+            "numbers"
+        )
     kind = ParKClassifier if classify else ParKRegressor
     return table, kind(progress=not quiet, **params)
 

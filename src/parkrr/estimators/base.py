@@ -104,6 +104,8 @@ from parkrr.planning import (
     apply_lengthscales,
     build_settings,
     check_keep_statistics,
+    check_loss,
+    check_positive_target,
     check_size,
     keep_choices,
     learn_table,
@@ -788,6 +790,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         if updates:
             params["keep_statistics"] = True
         guarantee = check_one_of("guarantee", params.get("guarantee", "none"), GUARANTEES)
+        if check_loss(params) is not None:
+            check_other_loss(X, params)
         if isinstance(X, ParquetTable) and (y is not None or sample_weight is not None):
             raise ParameterError(
                 "y and sample_weight must be columns of the files; name them as target= and "
@@ -815,7 +819,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         self._keep(outcome)
         self.target_names_ = target_names
         self.statistics_ = None
-        if keeps_statistics(params["keep_statistics"], self.report_, len(self.model_.intercept)):
+        keep = params["keep_statistics"] if self.model_.link == "identity" else False
+        if keeps_statistics(keep, self.report_, len(self.model_.intercept)):
             start = time.perf_counter()
             most = (SMALL_RECORD,) if params["keep_statistics"] == "auto" else ()
             statistics = compute_statistics(self.model_, self.report_, outcome.blocks, *most)
@@ -1175,6 +1180,27 @@ def check_rows(X: Any, y: Any) -> None:
         )
 
 
+def check_other_loss(X: Any, params: dict[str, Any]) -> None:
+    """Refuse what only sums of squares can do."""
+    loss = params["loss"]
+    if check_keep_statistics(params["keep_statistics"]):
+        raise ParameterError(
+            f"loss must be 'squared_error' for partial_fit, forget and keep_statistics=True, got "
+            f"{loss!r}: weights of its rows change with every update; fit all rows again"
+        )
+    if params["guarantee"] == "jackknife+":
+        raise ParameterError(
+            f"guarantee must be 'none', 'split' or 'cell' for loss={loss!r}, got 'jackknife+', which "
+            f"needs fits that are linear in the target"
+        )
+    if isinstance(X, ParquetTable) and stays_on_disk(X, params):
+        raise ParameterError(
+            f"loss must be 'squared_error' for files that stay on disk, got {loss!r}: every step "
+            f"would read them again. Raise max_memory, leave checkpoint out, or fit some of the rows "
+            f"(scan_parquet(..., filter=...))"
+        )
+
+
 def fit_rows(
     rows: ArraySource,
     params: dict[str, Any],
@@ -1200,6 +1226,8 @@ def fit_rows(
     size = check_size(params, rows)
     choices = choices if size.tries else replace(choices, blend=False, coarse=False)
     settings = build_settings(params, choices, size, rows.n_rows, seed)
+    if settings.power is not None:
+        check_positive_target(rows, settings.power)
     params = spend_time(params, started)
     if held is None:
         settings, log = tune_settings(

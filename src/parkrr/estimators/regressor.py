@@ -179,6 +179,15 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         targets that were seen in the cell, widened on both sides by as much as leave-one-out
         error calls for; ``chosen_.tried`` lists the widths. "free", and any kernel that is
         not radial, lets them follow the last slope, as does guarantee="jackknife+".
+    loss : {"squared_error", "poisson", "gamma", "tweedie"}, default="squared_error"
+        What the fit minimises besides the penalty. All but "squared_error" are the mean
+        deviance of a target whose mean is the exponential of the model, so that predictions
+        are positive: "poisson" for counts and rates, "gamma" for positive amounts whose spread
+        grows with their size, "tweedie" for amounts of which many are zero. For counts y over
+        an exposure e fit the rates y / e with ``sample_weight=e``. One target in memory.
+    power : float, default=1.5
+        Of ``loss="tweedie"``: the variance of the target is proportional to its mean to this
+        power, from 1 (Poisson) over 2 (gamma) to 3; between 1 and 2 zeros have a probability.
 
     Attributes
     ----------
@@ -269,6 +278,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         guarantee: str = "none",
         extrapolation: str = "bounded",
+        loss: str = "squared_error",
+        power: float = 1.5,
     ) -> None:
         super().__init__(
             kernel=kernel,
@@ -302,6 +313,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         )
         self.guarantee = guarantee
         self.extrapolation = extrapolation
+        self.loss = loss
+        self.power = power
 
     def _is_bounded(self) -> bool:
         # A fit without one row would have other limits, which the formula of jackknife+ leaves out.

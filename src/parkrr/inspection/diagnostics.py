@@ -276,7 +276,7 @@ def border_jumps(model: FittedEstimator, X: Any) -> BorderJumps:
     >>> inspection.border_jumps(model, X).high < 0.1
     True
     """
-    inner, rows = check_fitted(model).model_, model._rows(X)
+    inner, rows = linear_model(model), model._rows(X)
     rows = rows[draw_indices(len(rows), BORDER_ROWS, 0)]
     Q = len(inner.centroids)
     blended = inner.blend.n_blended(Q) > 1
@@ -340,7 +340,7 @@ def theory_of(model: FittedEstimator, X: Any, n_rows: int = 1000, random_state: 
     >>> 0 < inspection.theory_of(model, X, n_rows=100).cosine <= 1
     True
     """
-    inner, rows = check_fitted(model).model_, model._rows(X)
+    inner, rows = linear_model(model), model._rows(X)
     order = np.random.default_rng(random_state).permutation(len(rows))
     Z = inner.map_rows(rows[torch.from_numpy(order[: THEORY_DRAW * n_rows])])
     cell_of = inner.assign(Z)
@@ -354,6 +354,12 @@ def theory_of(model: FittedEstimator, X: Any, n_rows: int = 1000, random_state: 
     values, V = torch.linalg.eigh(kernel_of_rows(inner.kernel, Z))  # eq. (3) at any penalty
     weights = V @ (V.T @ f / (values.clamp_min(0) + penalty * len(Z)))
     return theory(inner.kernel, Z, cell_of, weights, penalty)
+
+
+def linear_model(model: FittedEstimator) -> Model:
+    """The model before its link: for a loss with a logarithmic one, the logarithm of the mean."""
+    inner = check_fitted(model).model_
+    return inner if inner.link == "identity" else inner.replace_limits(None, link="identity")
 
 
 def evaluate_rows(

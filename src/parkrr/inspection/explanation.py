@@ -152,10 +152,13 @@ def number_slopes(inner: Model, rows: Tensor, target: int) -> Array:
             coarse.kernel, coarse.centers.double(), coarse.weights[:, target].double(), Z
         )
         values, slopes = values + more[0], slopes + more[1]
+    if inner.link == "log":
+        slopes = slopes * (inner.intercept[target] + values).exp()[:, None]
     if inner.limits is not None:
         free = inner.intercept.double().repeat(len(Z), 1)
         free[:, target] += values
         mapped_rows = inner.map_rows(rows)
+        free = inner.apply_link(free)
         held = inner.bound(free, inner.cell_shares(mapped_rows)) != free
         slopes[held[:, target]] = 0.0
     [by_number] = torch.autograd.grad(mapped, X, slopes)

@@ -28,7 +28,8 @@ def neighbors(
     They read as "rows like this one, and what the model predicts for them". A prediction is the
     intercept plus the weights of all centres of the cells that predict the row, and of the coarse
     level. A weight is the coefficient of the centre times the kernel of centre and row, times the
-    share of its cell. With a small penalty, weights of similar centres have opposite signs and
+    share of its cell; with a `loss` other than squared errors they add up to the logarithm of the
+    prediction. With a small penalty, weights of similar centres have opposite signs and
     largely cancel, and each may be many times the prediction: weights explain a model with a large
     penalty or a short lengthscale, similarities explain any.
     ``pandas.DataFrame(neighbors(model, X))`` is a table.

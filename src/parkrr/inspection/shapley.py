@@ -51,7 +51,8 @@ class ShapleyValues(NamedTuple):
     features
         Their names.
     predictions
-        Of the rows, without the limits of `extrapolation`, shape (n,).
+        Of the rows, without the limits of `extrapolation`, shape (n,); their logarithms with a
+        `loss` other than squared errors.
     base
         Mean predictions of the background rows, by the cells of each row, shape (n,).
     values
@@ -78,7 +79,8 @@ def shapley_values(
     S of features has the value v(S) = mean over background rows b of f(x_S, b_rest), the mean
     prediction when only the features in S are those of the row. The Shapley value of a feature
     is its mean marginal contribution v(S + k) - v(S) over all orders in which features can enter.
-    They add up to the prediction less the mean prediction of the background.
+    They add up to the prediction less the mean prediction of the background. With a `loss` other
+    than squared errors all of this is about the logarithm of the prediction.
 
     Time grows with rows, centres of a cell, background rows and the square of the number of
     features: 1,000 rows of 20 features beside 2,000 centres and one background row take some

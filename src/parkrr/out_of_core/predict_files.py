@@ -80,6 +80,7 @@ class FilePredictor:
             tensors += [] if bars.jackknife is None else [bars.jackknife.residuals]
         facts = (
             *(model.kernel, model.blend, coarse and coarse.kernel, self.columns.plain()),
+            model.link,
             None if predictor.classes is None else predictor.classes.tolist(),
             predictor.calibration and predictor.calibration.to_dict(),
             bars and (bars.scale_name, bars.n, bars.power, bars.equal_tails, bars.guarantee),

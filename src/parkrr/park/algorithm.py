@@ -44,6 +44,7 @@ from parkrr.solvers import (
     LocalProblem,
     Solver,
     choose_solver,
+    mean_target,
     needs_float64,
     penalty_path,
 )
@@ -111,6 +112,7 @@ class FitSettings:
     seed: int
     shown: bool  # progress
     own_centroids: Tensor | None = None  # (Q, d)  in the units of the features, instead of the rule
+    power: float | None = None  # of the variance of the target along its mean; None for squares
     left_out_values: int = LEFT_OUT_VALUES
     assign_rows: int = ASSIGN_ROWS
 
@@ -326,7 +328,11 @@ def prepare_rows(
     With `load`, rows are mapped once and not each time they are read, which takes memory.
     """
     kernel, seeds, local = settings.kernel, settings.seeds, settings.engine.local
-    rows, intercept, scale = scale_target(rows, settings.fit_intercept, settings.dtype)
+    if settings.power is None:
+        rows, intercept, scale = scale_target(rows, settings.fit_intercept, settings.dtype)
+    else:
+        rows, intercept = divide_by_mean(rows, settings.fit_intercept, settings.dtype)
+        scale = 1.0
     metric = make_feature_map(settings.metric, kernel, rows, seeds.metric)
     rows = rows.map(partial(metric, dtype=settings.dtype))
     rows = rows.load() if load else rows
@@ -342,7 +348,8 @@ def prepare_rows(
         rows = replace(rows, Y=rows.Y - values.to(rows.Y.dtype))
         coarse = replace(level, weights=level.weights * scale)
     none = torch.empty(0, 0, dtype=settings.dtype, device=rows.X.device)  # centroids come later
-    model = Model(kernel, metric, none, [], [], intercept, settings.blend, coarse)
+    link = "identity" if settings.power is None else "log"
+    model = Model(kernel, metric, none, [], [], intercept, settings.blend, coarse, link=link)
     return rows, model, scale
 
 
@@ -435,6 +442,7 @@ def make_tasks(
                 n_threads=n_threads,
                 n_left_out=h_q,
                 left_out_groups=own if h_q else None,
+                power=settings.power,
             )
         )
     return tasks
@@ -521,13 +529,8 @@ def scale_target(
     The problem is linear in Y, so the scale only keeps float32 from overflowing. Weights are
     scaled to mean one, which changes nothing either: the ridge lambda n is scaled with them.
     """
-    Y, w = rows.Y.double(), rows.w
+    Y, w = rows.Y.double(), scale_weights(rows.w)
     check_target(Y)
-    if w is not None:
-        # First by the largest, for a sum of weights near 1e308 is infinite; and none so small
-        # that it is zero in float32, for then a cell could have no weight at all.
-        w = w / w.max()
-        w = (w / w.mean()).clamp_min(1e-30)
     mean = Y.new_zeros(Y.shape[1])  # (t,)
     if centre:
         mean = Y.mean(0) if w is None else w.double() @ Y / len(Y)
@@ -535,6 +538,29 @@ def scale_target(
     scale = max(abs(float(end)) for end in Y.aminmax()) or 1.0
     w = None if w is None else w.to(dtype)
     return replace(rows, Y=Y.div_(scale).to(dtype), w=w), mean, scale
+
+
+def divide_by_mean(
+    rows: ArraySource, centre: bool, dtype: torch.dtype
+) -> tuple[ArraySource, Tensor]:
+    """The rows with targets of mean one for a logarithmic link, and its intercept (1,).
+
+    Then the penalty has the same meaning in any unit of the target.
+    """
+    check_target(rows.Y)
+    mean, w = mean_target(rows) if centre else 1.0, scale_weights(rows.w)
+    rows = replace(rows, Y=(rows.Y.double() / mean).to(dtype), w=None if w is None else w.to(dtype))
+    return rows, torch.tensor([math.log(mean)], dtype=torch.float64, device=rows.X.device)
+
+
+def scale_weights(w: Tensor | None) -> Tensor | None:
+    """Weights (n,) of mean one."""
+    if w is None:
+        return None
+    # First by the largest, for a sum of weights near 1e308 is infinite; and none so small that it
+    # is zero in float32, for then a cell could have no weight at all.
+    w = w / w.max()
+    return (w / w.mean()).clamp_min(1e-30)
 
 
 def check_target(Y: Tensor) -> None:

@@ -22,7 +22,7 @@ from parkrr.errors import CellError, NotFiniteError, ResultError
 from parkrr.kernels import Kernel, Radial
 from parkrr.park.model import Model, join_shares
 from parkrr.partition import CellShares
-from parkrr.solvers import Influence, LocalProblem, Solver, zero_fit
+from parkrr.solvers import Influence, LocalProblem, Solver, solve_reweighted, zero_fit
 
 # Of the range of targets, on each side. A wider one needs a smaller error than all before. Not 0,
 # because a fit from disk has the range of a sample.
@@ -80,6 +80,7 @@ class CellTask:
     n_left_out: int = 0  # rows at the end of the cell, for leave-one-out predictions
     keep_influence: bool = False  # of those rows on the predictions of all others
     left_out_groups: Tensor | None = None  # (n_left_out,)  rows that are left out together
+    power: float | None = None  # of the variance of the target along its mean; None for squares
 
     @property
     def name(self) -> str:
@@ -134,9 +135,11 @@ def solve_cell(task: CellTask) -> CellResult:
         w = None if w is None else w / w.mean()
         ridge = task.lambda_q * cell.total_weight
         keep, groups = task.keep_influence, task.left_out_groups
-        fit = task.solver.solve(
-            LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h, keep, groups)
-        )
+        problem = LocalProblem(task.kernel, cell, Z, w, ridge, task.n_threads, h, keep, groups)
+        if task.power is None:
+            fit = task.solver.solve(problem)
+        else:
+            fit = solve_reweighted(task.solver, problem, task.power, drawn)
         if keep and h and fit.influence is None:
             raise NotFiniteError(
                 f"guarantee='jackknife+' needs an exact solution, but rounding left none at "
@@ -233,8 +236,8 @@ class LeaveOneOutRows:
         """As `predictions`, without limits."""
         if self.predicted is not None:
             return self.predicted
-        fitted = model.replace_limits(None).evaluate_pieces(self.X, n_threads)
-        return fitted - self.own_shares(shares)[:, None] * self.change
+        linear = model.replace_limits(None, link="identity").evaluate_pieces(self.X, n_threads)
+        return model.apply_link(linear - self.own_shares(shares)[:, None] * self.change)
 
     def own_shares(self, shares: CellShares) -> Tensor:
         """The share of its own cell in the prediction of each row, shape (h,)."""
@@ -251,7 +254,10 @@ def join_left_out(model: Model, results: Sequence[CellResult], scale: float) -> 
     )
     counts = [0 if cell.rows is None else len(cell.rows.X) for cell in results]
     changes = [cell.change for cell in results if cell.change is not None]
-    Y = Y.double() * scale + model.intercept
+    if model.link == "log":
+        Y = Y.double() * model.intercept.exp()
+    else:
+        Y = Y.double() * scale + model.intercept
     if model.coarse is not None:
         Y = Y + model.coarse(X)
     cell_of = torch.repeat_interleave(torch.tensor(counts, device=X.device))

@@ -61,6 +61,7 @@ class Model:
     coarse: "CoarseModel | None" = None  # of all rows; cells were fitted to its residual
     limits: Tensor | None = None  # (2, Q, t)  of predictions in each cell; None for none
     regions: Regions | None = None  # to which consecutive cells belong; None for one level
+    link: str = "identity"  # or "log": a prediction is the exponential of the sum, within limits
 
     # Prepared when first needed: together more than twice the size of the model.
 
@@ -102,9 +103,9 @@ class Model:
         model.__dict__.update(prepared)
         return model
 
-    def replace_limits(self, limits: Tensor | None) -> "Model":
-        """The model with other limits; what is prepared stays so."""
-        model = replace(self, limits=limits)
+    def replace_limits(self, limits: Tensor | None, link: str | None = None) -> "Model":
+        """The model with other limits, and another link if given; what is prepared stays so."""
+        model = replace(self, limits=limits, link=link or self.link)
         model.__dict__.update(self.list_prepared())
         return model
 
@@ -198,7 +199,11 @@ class Model:
         out.add_(self.intercept)
         if self.coarse is not None:
             out.add_(self.coarse(X))
-        return self.bound(out, CellShares(row, cell_of, share))
+        return self.bound(self.apply_link(out), CellShares(row, cell_of, share))
+
+    def apply_link(self, values: Tensor) -> Tensor:
+        """Sums of intercept, cells and coarse level (n, t) as predictions."""
+        return values if self.link == "identity" else values.exp()
 
     def bound(self, values: Tensor, shares: CellShares) -> Tensor:
         """Values (n, t) of rows with shares of cells, inside of the limits of these cells."""
@@ -226,6 +231,7 @@ class Model:
         out = self.intercept + total
         if self.coarse is not None:
             out.add_(self.coarse(X))
+        out = self.apply_link(out)
         if self.limits is None:
             return out
         ends = [self.limits[:, q] * float(share) for q, share in shares]

@@ -79,6 +79,8 @@ def write_model(
         "blend": asdict(model.blend),
         "facts": facts,
     }
+    if model.link != "identity":  # which a file without it has
+        about["link"] = model.link
     with model_file_errors(CANNOT_HOLD):
         check_model(tensors, about)
     tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
@@ -133,6 +135,7 @@ def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool)
         limits=tensors.get("limits"),  # of which files of earlier versions have none
         regions=Regions(**regions) if regions else None,
         coarse=coarse and CoarseModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
+        link=about.get("link", "identity"),
     )
 
 

@@ -217,7 +217,9 @@ def predict(model: Model, X: Value) -> Value:
     rows, cells, *more = (part.merge_blocks().slice(0, n) for part in X.graph.loop(runs, route_run))
     shares = more.pop(0) if model.blend.n_blended(len(model.centroids)) > 1 else None
     out = predict_cells(model, RoutedRows(rows, cells, shares, None)) + to_array(model.intercept)
-    return bound(model, out + more.pop() if more else out, cells, shares)
+    out = out + more.pop() if more else out
+    out = X.graph.node("Exp", out) if model.link == "log" else out
+    return bound(model, out, cells, shares)
 
 
 def bound(model: Model, out: Value, cells: Value, shares: Value | None) -> Value:

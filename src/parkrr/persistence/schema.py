@@ -65,6 +65,7 @@ FILE = define(
     kernel=KERNEL,
     coarse_kernel=KERNEL | None,
     blend=BLEND,
+    link=(Literal["identity", "log"], "identity"),
     facts=OBJECT,
 )
 # Parameters that are not scalars are objects with one field, which names their kind.

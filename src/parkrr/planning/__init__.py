@@ -15,6 +15,8 @@ from parkrr.planning.settings import (
     apply_lengthscales,
     build_settings,
     check_keep_statistics,
+    check_loss,
+    check_positive_target,
     check_size,
     count_choices,
     keep_choices,

@@ -50,7 +50,7 @@ from parkrr.runtime import (
     follow_choices,
     release_memory,
 )
-from parkrr.solvers import Falkon
+from parkrr.solvers import Falkon, stabilize
 from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, tune
 from parkrr.tuning.metric_search import MATRIX_COLUMNS, ROWS_PER_FEATURE, ROWS_PER_SCREENED
 
@@ -62,6 +62,8 @@ EXTRAPOLATIONS = ("bounded", "free")
 # Up to here float64 products cost nothing anyone would notice; beyond, float32 is twice as fast;
 # where its error (1e-6 of the target) matters, a comparison on cells in float32 shows it.
 FLOAT64_ROWS = 10_000
+LOSSES = ("squared_error", "poisson", "gamma", "tweedie")
+POWERS = (1.0, 3.0)  # of a Tweedie loss, the smallest and the largest
 FIRST_PENALTY = 1e-6  # before any is chosen
 SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
 KEPT_CHOICES = ("kernel", "penalty", "metric", "blend", "coarse", "precision")  # if "auto"
@@ -143,7 +145,7 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
         metric=metric,
         learn_metric=metric == "learned" or (metric == "auto" and enough_rows),
         blend=is_auto(params["blend"]),
-        coarse=is_auto(params["coarse"]),
+        coarse=is_auto(params["coarse"]) and check_loss(params) is None,
         precision=is_auto(params["precision"]),
     )
 
@@ -189,6 +191,12 @@ def build_settings(
     """Algorithm 1 for n rows; what is left open holds a value to start from."""
     own = check_centroids(params)
     check_one_of("extrapolation", params.get("extrapolation", "free"), EXTRAPOLATIONS)
+    power, coarse = check_loss(params), check_coarse(params["coarse"])
+    if power is not None and coarse is not None:
+        raise ParameterError(
+            f"coarse must be 'auto' or 0 for loss={params['loss']!r}, got {params['coarse']!r}; the "
+            f"residuals of a coarse level are for squared errors"
+        )
     return FitSettings(
         kernel=choices.families[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
@@ -200,7 +208,7 @@ def build_settings(
         n_candidates=check_integer_or("n_candidates", params["n_candidates"], None),
         balance=check_bool("balance", params["balance"]) and own is None,
         blend=check_blend(params["blend"]),
-        coarse=check_coarse(params["coarse"]),
+        coarse=coarse,
         solver=check_one_of("solver", params["solver"], SOLVERS),
         falkon=Falkon(
             check_integer("max_iter", params["max_iter"]),
@@ -211,7 +219,42 @@ def build_settings(
         engine=as_engine(params["engine"]),
         seed=seed,
         shown=check_bool("progress", params["progress"]),
+        power=power,
     )
+
+
+def check_loss(params: dict[str, Any]) -> float | None:
+    """The power of the variance along the mean of a loss with a logarithmic link; None for squares.
+
+    A classifier has no such parameter.
+    """
+    loss = check_one_of("loss", params.get("loss", "squared_error"), LOSSES)
+    if loss == "tweedie":
+        low, high = POWERS
+        power = check_positive("power", params["power"])
+        if not low <= power <= high:
+            raise ParameterError(
+                f"power must be from {low:g} (counts) over 2 (gamma) to {high:g}, got {power!r}; "
+                f"for 0, a constant variance, use loss='squared_error'"
+            )
+        return power
+    return {"squared_error": None, "poisson": 1.0, "gamma": 2.0}[loss]
+
+
+def check_positive_target(rows: ArraySource, power: float) -> None:
+    """Refuse targets that a loss with a logarithmic link has no mean for."""
+    if rows.n_outputs > 1:
+        raise ParameterError(
+            f"y must be one target for a loss other than 'squared_error', got {rows.n_outputs}; fit "
+            f"one estimator for each, as MultiOutputRegressor of scikit-learn does"
+        )
+    low, high = (float(end) for end in rows.Y.aminmax())
+    if low < 0 or high == 0 or (low == 0 and power >= 2):
+        rule = "> 0" if power >= 2 else ">= 0 and not all 0"
+        raise ParameterError(
+            f"y must be {rule} for this loss, got values from {low:g} to {high:g}; use "
+            f"loss='squared_error', or 'poisson' for zeros"
+        )
 
 
 def tune_settings(
@@ -228,14 +271,17 @@ def tune_settings(
     """
     if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
         return settings, TuningLog()
-    here = replace(settings, engine=settings.engine.local, shown=False)
+    here = replace(settings, engine=settings.engine.local, shown=False, power=None)
+    if settings.power is not None:
+        rows = stabilize(rows, settings.power)
     seconds, deadline = tuning_seconds(params, fitting_seconds), math.inf
     if not is_auto(params["time_budget"]):
         deadline = time.perf_counter() + seconds
     with follow_choices(check_callbacks(params), deadline, settings.shown) as progress:
         tuned, log = tune(here, choices, rows, seconds, progress, holdout, check_effort(params))
     release_memory()  # what tuning took, before cells take theirs
-    return replace(tuned, engine=settings.engine, shown=settings.shown), log
+    given = {"engine": settings.engine, "shown": settings.shown, "power": settings.power}
+    return replace(tuned, **given), log
 
 
 def check_effort(params: dict[str, Any]) -> Effort:

@@ -160,6 +160,15 @@ class LocalProblem:
         """
         return sum_on_threads(part, shards, self.n_threads)
 
+    def evaluate(self, weights: Tensor) -> Tensor:
+        """The estimator with these weights (m, t) at the rows of the cell, in float64, (n, t)."""
+        kernel_block = self.kernel.against(self.centers.double())
+        blocks = self.cell.X.split(kernel_block.block_rows(self.cell.n_rows))
+        values = map_on_threads(
+            lambda X: kernel_block(X.double()) @ weights, blocks, self.n_threads
+        )
+        return torch.cat(values)
+
     def is_noisy(self, fit: LocalFit) -> bool:
         """Whether predictions in the dtype of a fit are too noisy."""
         if fit.dtype == torch.float64:

@@ -111,12 +111,16 @@ class Predictor:
                 "predict_interval, or fit with another guarantee"
             )
         off = self._map(lambda Z: intervals.quantile_offsets(self.model, Z, levels), X, n_threads)
-        return self.flatten(self.outputs(X, n_threads)[:, :, None] + off)
+        return self.flatten(self.bound(self.outputs(X, n_threads)[:, :, None] + off))
 
     def interval(self, X: Tensor, coverage: float, n_threads: int = 1) -> tuple[Array, Array]:
         """The ends of intervals that hold a new target with that probability."""
         self.check_coverage(coverage)
         return self._add_ends(self.outputs(X, n_threads), X, coverage, n_threads)
+
+    def bound(self, ends: Array) -> Array:
+        """Ends of intervals, not below zero where no target is."""
+        return ends if self.model.link == "identity" else np.maximum(ends, 0.0)
 
     def novelty(self, X: Tensor, n_threads: int = 1) -> Array:
         """How unlike the centres of its cell each row is, from 0 to 1, shape (n,)."""
@@ -174,7 +178,7 @@ class Predictor:
         model, intervals, share = self.model, self.known_intervals, float(coverage)
         if off is None:
             off = self._map(lambda Z: intervals.end_offsets(model, Z, share), X, n_threads)
-        ends = self.flatten(F[:, :, None] + off)
+        ends = self.flatten(self.bound(F[:, :, None] + off))
         return ends[..., 0], ends[..., 1]
 
     def _map(self, function: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Array:
