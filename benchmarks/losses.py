@@ -39,8 +39,11 @@ def generated(seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (ROWS, 8))
     exposure = rng.uniform(0.2, 2.0, ROWS)
-    eta = np.sin(3 * X[:, 0]) + 2 * X[:, 1] * X[:, 2] - X[:, 3] ** 2 + 0.8 * np.cos(
-        2 * X[:, 4] + X[:, 5]
+    eta = (
+        np.sin(3 * X[:, 0])
+        + 2 * X[:, 1] * X[:, 2]
+        - X[:, 3] ** 2
+        + 0.8 * np.cos(2 * X[:, 4] + X[:, 5])
     )
     return pd.DataFrame(X).add_prefix("x"), rng.poisson(exposure * np.exp(eta)), exposure
 
@@ -99,9 +102,7 @@ def compare(table, seed, methods):
     results = {}
     for name in methods:
         start = time.perf_counter()
-        model = METHODS[name](seed).fit(
-            X.iloc[train], rate[train], sample_weight=exposure[train]
-        )
+        model = METHODS[name](seed).fit(X.iloc[train], rate[train], sample_weight=exposure[train])
         seconds = time.perf_counter() - start
         predicted = np.maximum(model.predict(X.iloc[test]), LEAST * mean * (name == "squares"))
         loss = mean_poisson_deviance(rate[test], predicted, sample_weight=exposure[test])

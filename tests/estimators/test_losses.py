@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from reference import kernel_matrix, reweighted_ridge
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 from sklearn.metrics import mean_poisson_deviance
 
 from parkrr import Blend, Coarse, Gaussian, Linear, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
+from reference import kernel_matrix, reweighted_ridge
 
 KNOWN = {"metric": "euclidean", "n_cells": 1, "blend": 1, "coarse": 0, "random_state": 0}
 LINEAR = {**KNOWN, "kernel": Linear(), "penalty": 0.01, "fit_intercept": False}
@@ -135,7 +135,9 @@ def test_cells_blend_on_the_scale_of_the_logarithm(counts):
     model = ParKRegressor(**blended, loss="poisson").fit(X, y, w)
     linear = model.model_.replace_limits(None, link="identity")
     rows = model._rows(X)
-    np.testing.assert_allclose(model.predict(X), np.exp(linear.predict(rows)[:, 0].numpy()), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.predict(X), np.exp(linear.predict(rows)[:, 0].numpy()), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,11 @@ def test_what_a_loss_cannot_do_is_refused(counts, change, message):
 @pytest.mark.parametrize(
     ("loss", "y", "message"),
     [
-        ("poisson", [-1.0, 2.0, 3.0], "y must be >= 0 and not all 0 for this loss, got values from"),
+        (
+            "poisson",
+            [-1.0, 2.0, 3.0],
+            "y must be >= 0 and not all 0 for this loss, got values from",
+        ),
         ("poisson", [0.0, 0.0, 0.0], "y must be >= 0 and not all 0"),
         ("gamma", [0.0, 2.0, 3.0], "y must be > 0 for this loss"),
         ("poisson", [[1.0, 2.0]] * 3, "y must be one target"),

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from reference import kernel_matrix, reweighted_ridge
 
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import Gaussian
 from parkrr.solvers import Direct, Falkon
 from parkrr.solvers.problem import LocalProblem
 from parkrr.solvers.reweighting import solve_reweighted, stabilize
+from reference import kernel_matrix, reweighted_ridge
 
 KERNEL = Gaussian(1.0)
 EVERY = torch.arange(60)

@@ -365,8 +365,8 @@ def prepare_fit(
         )
     if classify and not params.keys().isdisjoint(("loss", "power")):
         raise ParameterError(
-            "loss and power must be left out of a classification; use --regress if the target holds "
-            "numbers"
+            "loss and power must be left out of a classification; use --regress if the target "
+            "holds numbers"
         )
     kind = ParKClassifier if classify else ParKRegressor
     return table, kind(progress=not quiet, **params)

@@ -1190,14 +1190,14 @@ def check_other_loss(X: Any, params: dict[str, Any]) -> None:
         )
     if params["guarantee"] == "jackknife+":
         raise ParameterError(
-            f"guarantee must be 'none', 'split' or 'cell' for loss={loss!r}, got 'jackknife+', which "
-            f"needs fits that are linear in the target"
+            f"guarantee must be 'none', 'split' or 'cell' for loss={loss!r}, got 'jackknife+', "
+            f"which needs fits that are linear in the target"
         )
     if isinstance(X, ParquetTable) and stays_on_disk(X, params):
         raise ParameterError(
             f"loss must be 'squared_error' for files that stay on disk, got {loss!r}: every step "
-            f"would read them again. Raise max_memory, leave checkpoint out, or fit some of the rows "
-            f"(scan_parquet(..., filter=...))"
+            f"would read them again. Raise max_memory, leave checkpoint out, or fit some of the "
+            f"rows (scan_parquet(..., filter=...))"
         )
 
 

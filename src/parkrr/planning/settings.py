@@ -194,8 +194,8 @@ def build_settings(
     power, coarse = check_loss(params), check_coarse(params["coarse"])
     if power is not None and coarse is not None:
         raise ParameterError(
-            f"coarse must be 'auto' or 0 for loss={params['loss']!r}, got {params['coarse']!r}; the "
-            f"residuals of a coarse level are for squared errors"
+            f"coarse must be 'auto' or 0 for loss={params['loss']!r}, got {params['coarse']!r}; "
+            f"the residuals of a coarse level are for squared errors"
         )
     return FitSettings(
         kernel=choices.families[0],
@@ -245,8 +245,8 @@ def check_positive_target(rows: ArraySource, power: float) -> None:
     """Refuse targets that a loss with a logarithmic link has no mean for."""
     if rows.n_outputs > 1:
         raise ParameterError(
-            f"y must be one target for a loss other than 'squared_error', got {rows.n_outputs}; fit "
-            f"one estimator for each, as MultiOutputRegressor of scikit-learn does"
+            f"y must be one target for a loss other than 'squared_error', got {rows.n_outputs}; "
+            f"fit one estimator for each, as MultiOutputRegressor of scikit-learn does"
         )
     low, high = (float(end) for end in rows.Y.aminmax())
     if low < 0 or high == 0 or (low == 0 and power >= 2):

@@ -93,8 +93,8 @@ def solve_reweighted(
     # Between each target and their mean: where targets are large, that is above the solution, from
     # where steps are short. From below the first could be as long as y / mu.
     eta = ((y + (float(s @ y / s.sum()) or 1.0)) / 2).log()
-    estimate, least, steps = None, math.inf, 0
-    for steps in range(1, MOST_STEPS + 1):
+    estimate, least, gain = None, math.inf, math.inf
+    for _ in range(MOST_STEPS):
         mu = eta.clamp(-FARTHEST, FARTHEST).exp()
         w = s * mu.pow(2 - power)
         z = eta + (y - mu) / mu
@@ -111,5 +111,6 @@ def solve_reweighted(
         if abs(gain) <= SMALLEST_GAIN:
             break
     assert estimate is not None
-    rescue = join_rescues(fit.rescue, "" if steps < MOST_STEPS else f"{steps} reweighted fits")
+    ended = "" if abs(gain) <= SMALLEST_GAIN else f"{MOST_STEPS} reweighted fits"
+    rescue = join_rescues(fit.rescue, ended)
     return fit._replace(weights=estimate.weights, change=estimate.change, rescue=rescue)
