@@ -51,7 +51,7 @@ from parkrr.runtime import (
     release_memory,
 )
 from parkrr.solvers import Falkon, stabilize
-from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, tune
+from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, choose_loss_penalty, tune
 from parkrr.tuning.metric_search import MATRIX_COLUMNS, ROWS_PER_FEATURE, ROWS_PER_SCREENED
 
 METRICS = ("auto", "euclidean", "learned", "standard")
@@ -272,16 +272,19 @@ def tune_settings(
     if not (choices.lengthscale or choices.penalty or choices.blend or choices.coarse):
         return settings, TuningLog()
     here = replace(settings, engine=settings.engine.local, shown=False, power=None)
-    if settings.power is not None:
-        rows = stabilize(rows, settings.power)
+    compared = rows if settings.power is None else stabilize(rows, settings.power)
     seconds, deadline = tuning_seconds(params, fitting_seconds), math.inf
     if not is_auto(params["time_budget"]):
         deadline = time.perf_counter() + seconds
     with follow_choices(check_callbacks(params), deadline, settings.shown) as progress:
-        tuned, log = tune(here, choices, rows, seconds, progress, holdout, check_effort(params))
+        effort = check_effort(params)
+        tuned, log = tune(here, choices, compared, seconds, progress, holdout, effort)
     release_memory()  # what tuning took, before cells take theirs
     given = {"engine": settings.engine, "shown": settings.shown, "power": settings.power}
-    return replace(tuned, **given), log
+    tuned = replace(tuned, **given)
+    if settings.power is not None and choices.penalty:
+        tuned = choose_loss_penalty(tuned, rows, holdout, log)
+    return tuned, log
 
 
 def check_effort(params: dict[str, Any]) -> Effort:

@@ -24,5 +24,10 @@ from parkrr.solvers.problem import (
     needs_float64,
     zero_fit,
 )
-from parkrr.solvers.reweighting import mean_target, solve_reweighted, stabilize
+from parkrr.solvers.reweighting import (
+    half_deviance,
+    mean_target,
+    solve_reweighted,
+    stabilize,
+)
 from parkrr.solvers.statistics import RAISED, solve_statistics

@@ -2,6 +2,7 @@
 
 from parkrr.tuning import blend_trial, cell_comparison, metric_descent, metric_search, sample_search
 from parkrr.tuning.log import Chosen, OpenChoices, TuningLog
+from parkrr.tuning.loss_penalty import choose_loss_penalty
 from parkrr.tuning.metric_descent import LocalBatch
 from parkrr.tuning.metric_search import EFFORTS, Effort
 from parkrr.tuning.pipeline import SCORED_FEATURES, tune
