@@ -46,10 +46,10 @@ class Estimate(NamedTuple):
 def stabilize(rows: ArraySource, power: float) -> ArraySource:
     """The rows with targets whose noise is about the same everywhere: y^(1 - p / 2), or log y.
 
-    What is chosen for them by squared errors suits the loss as well, the penalty included: the
-    slope of the transformed mean along eta is (1 - p / 2) mu^(1 - p / 2), and noise has the factor
-    (1 - p / 2)^2, so that noise over signal is what it is for eta with weights mu^(2 - p) of mean
-    one.
+    What is chosen for them by squared errors suits the loss as well. Of a penalty that holds where
+    targets are not small: the slope of the transformed mean along eta is (1 - p / 2) mu^(1 - p / 2)
+    and its noise has the factor (1 - p / 2)^2, so that noise over signal is what it is for eta with
+    weights mu^(2 - p) of mean one.
     """
     Y = rows.Y.double() / mean_target(rows)
     return replace(rows, Y=Y.log() if power == 2 else Y.pow(1 - power / 2))
