@@ -1,8 +1,8 @@
 """The penalty of a loss with a logarithmic link, by leave-one-out deviance.
 
-Everything else is chosen by squared errors of the target to a power at which its noise is nearly the
-same everywhere. Of small counts it is not, and the penalty for these squares is too large: with 0.5
-claims a row the leave-one-out deviance was 0.833 there and 0.822 at a sixteenth of it.
+Everything else is chosen by squared errors of the target to a power at which its noise is nearly
+the same everywhere. Of small counts it is not, and the penalty for these squares is too large: with
+0.5 claims a row the leave-one-out deviance was 0.833 there and 0.822 at a sixteenth of it.
 """
 
 from dataclasses import replace
