@@ -121,6 +121,7 @@ def values(t, about, Z):
         out[at] += share[at, None] * (kernel(about["kernel"], Z[at], centers) @ weights)
     if about["coarse_kernel"] is not None:
         out += kernel(about["coarse_kernel"], Z, t["coarse.centers"]) @ t["coarse.weights"]
+    out = np.exp(out) if about.get("link") == "log" else out
     return np.clip(out, *(S @ end for end in t["limits"])) if "limits" in t else out
 
 

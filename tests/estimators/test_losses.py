@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 from sklearn.metrics import mean_poisson_deviance
 
+import modelreader
 from parkrr import Blend, Coarse, Gaussian, Linear, ParKRegressor, load, scan_parquet
 from parkrr.errors import ParameterError
 from reference import kernel_matrix, reweighted_ridge
@@ -113,6 +114,14 @@ def test_a_saved_model_predicts_the_same_means(counts, model, tmp_path):
     again = load(tmp_path / "rates.park")
     assert again.loss == "poisson"
     assert (again.predict(X) == model.predict(X)).all()
+
+
+def test_the_documented_steps_read_the_same_means_from_a_file(counts, model, tmp_path):
+    X = counts[0]
+    model.save(tmp_path / "rates.park")
+    t, about = modelreader.read(tmp_path / "rates.park")
+    found = modelreader.values(t, about, modelreader.mapped(X, t))[:, 0]
+    np.testing.assert_allclose(found, model.predict(X), rtol=1e-6)
 
 
 def test_an_onnx_file_predicts_the_same_means(counts, model, tmp_path):
