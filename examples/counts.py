@@ -1,9 +1,14 @@
-"""Counts with exposures: a Poisson loss beside squared errors."""
+"""Counts with exposures.
 
+A Poisson loss beside squared errors, for claims of drivers who were insured for different times.
+The rows are made up.
+"""
+
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import mean_poisson_deviance
 
-from parkrr import ParKRegressor
+from parkrr import ParKRegressor, plots
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (1600, 3))  # a driver, a car and a region, say
@@ -29,3 +34,5 @@ lower, upper = model.predict_interval(X[test][:1], coverage=0.9)
 print(
     f"first test row: {predicted[0]:.2f} claims a year, interval {lower[0]:.2f} to {upper[0]:.2f}"
 )
+plots.plot_partial_dependence(model, 0, X[test])
+plt.show()
