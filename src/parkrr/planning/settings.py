@@ -280,8 +280,8 @@ def tune_settings(
         effort = check_effort(params)
         tuned, log = tune(here, choices, compared, seconds, progress, holdout, effort)
     release_memory()  # what tuning took, before cells take theirs
-    given = {"engine": settings.engine, "shown": settings.shown, "power": settings.power}
-    tuned = replace(tuned, **given)
+    engine, shown, power = settings.engine, settings.shown, settings.power
+    tuned = replace(tuned, engine=engine, shown=shown, power=power)
     if settings.power is not None and choices.penalty:
         tuned = choose_loss_penalty(tuned, rows, holdout, log)
     return tuned, log

@@ -163,7 +163,7 @@ class LocalProblem:
     def evaluate(self, weights: Tensor) -> Tensor:
         """The estimator with these weights (m, t) at the rows of the cell, in float64, (n, t)."""
         kernel_block = self.kernel.against(self.centers.double())
-        blocks = self.cell.X.split(kernel_block.block_rows(self.cell.n_rows))
+        blocks = torch.split(self.cell.X, kernel_block.block_rows(self.cell.n_rows))
         values = map_on_threads(
             lambda X: kernel_block(X.double()) @ weights, blocks, self.n_threads
         )
