@@ -30,6 +30,7 @@ FLATS = pd.DataFrame(
 FLATS.loc[::10, "size"] = np.nan
 RENT = pd.Series(FLATS["size"].fillna(0) + np.array([3.0, 0.0, 5.0])[FLATS["district"].cat.codes])
 WEIGHTS = RNG.uniform(0.1, 2.0, 300)
+VALIDATION = {"X_val": FLATS[:60], "y_val": -RENT[:60]}  # by which the largest penalty is best
 
 
 def fit_alone(problem_type, y, tmp_path, hyperparameters=QUICK, **arguments):
@@ -81,13 +82,11 @@ def test_probabilities_are_those_of_the_classifier(tmp_path):
     np.testing.assert_allclose(model.predict_proba(FLATS), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("use_X_val", [False, True])
-def test_choices_see_the_validation_rows_of_autogluon_only_if_asked_to(use_X_val, tmp_path):
-    validation = {"X_val": FLATS[:60], "y_val": -RENT[:60]}  # of which nothing can be learned
-    params = QUICK | {"penalty": "auto"}
-    model = fit_alone("regression", RENT, tmp_path, params | {"use_X_val": use_X_val}, **validation)
-    expected = declared(ParKRegressor, penalty="auto")
-    expected.fit(FLATS, RENT, **validation if use_X_val else {})
+@pytest.mark.parametrize(("use_X_val", "seen"), [(False, {}), (True, VALIDATION)])
+def test_choices_see_the_validation_rows_of_autogluon_only_if_asked_to(use_X_val, seen, tmp_path):
+    params = QUICK | {"penalty": "auto", "use_X_val": use_X_val}
+    model = fit_alone("regression", RENT, tmp_path, params, **VALIDATION)
+    expected = declared(ParKRegressor, penalty="auto").fit(FLATS, RENT, **seen)
     assert model.model.chosen_.params["penalty"] == expected.chosen_.params["penalty"]
 
 
