@@ -7,10 +7,11 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.calibration import CalibrationDisplay
 from sklearn.inspection import partial_dependence, permutation_importance
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -185,6 +186,16 @@ def test_grid_search_finds_the_lengthscale_of_the_rows(rows):
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, np.sin(X[:, 0]))
     assert search.best_params_ == {"parkregressor__kernel__lengthscale": 2.0}
     assert PLAIN["kernel"] == Gaussian()
+
+
+def test_random_search_draws_lengthscales_from_a_distribution(rows):
+    X, y = rows
+    space = {"kernel__lengthscale": loguniform(1e-2, 1e2)}
+    search = RandomizedSearchCV(plain(random_state=0), space, n_iter=10, cv=2, random_state=0)
+    search.fit(X, y)
+    assert search.best_score_ > 0.9
+    best = search.best_params_["kernel__lengthscale"]
+    assert search.best_estimator_.kernel == Gaussian(best)
 
 
 def test_optuna_sets_parameters_of_the_kernel(rows):
