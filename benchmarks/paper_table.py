@@ -259,7 +259,9 @@ def main():
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--task", choices=TASKS, nargs="*", default=list(TASKS))
     parser.add_argument("--paper-only", action="store_true", help="only the paper's methods")
-    parser.add_argument("--rows", type=int, help="so many training rows; nothing is recorded")
+    parser.add_argument(
+        "--rows", type=int, help="so many training and test rows; nothing is recorded"
+    )
     arguments = parser.parse_args()
     beside, everything = [], []
     for name in arguments.task:
@@ -300,8 +302,9 @@ def main():
 def run_task(name, task, n_trials, paper_only=False, n_rows=None):
     data = real_data.load(*task.data, by="variance" if name == "higgs51k" else "deviation")
     if n_rows is not None:
-        drawn = np.random.default_rng(0).permutation(len(data.X))[:n_rows]
-        data = data._replace(X=data.X[drawn], y=data.y[drawn])
+        rng = np.random.default_rng(0)
+        seen, tested = (rng.permutation(len(part))[:n_rows] for part in (data.y, data.y_test))
+        data = type(data)(data.X[seen], data.y[seen], data.X_test[tested], data.y_test[tested])
     results, rows = [], []
     for method, function, change in methods(task, len(data.X)):
         if paper_only and method not in task.printed:

@@ -182,7 +182,7 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         penalty: float | str = "auto",
         metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",
-        n_centers: int | str = "auto",
+        n_centers: int | str | ArrayLike = "auto",
         centroids: str | ArrayLike = "uniform",
         solver: str = "auto",
         n_candidates: int | None = 5_000,
@@ -970,6 +970,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             "warm_start": False,
         }
         given = self.get_params(deep=False)
+        if np.ndim(given["n_centers"]):
+            chosen["n_centers"] = given["n_centers"]
         if outcome.by_region:  # a number of centres is for a fit without regions
             chosen["n_centers"] = given["n_centers"]
             if isinstance(given["blend"], str):  # its width follows from the cells of each region
@@ -1188,6 +1190,11 @@ def check_other_loss(X: Any, params: dict[str, Any]) -> None:
             f"loss must be 'squared_error' for partial_fit, forget and keep_statistics=True, got "
             f"{loss!r}: weights of its rows change with every update; fit all rows again"
         )
+    if np.ndim(params["n_centers"]):
+        raise ParameterError(
+            f"n_centers must be a number or 'auto' for loss={loss!r}, got an array of shape "
+            f"{np.shape(params['n_centers'])}; centres must be rows, whose deviance is known"
+        )
     if params["guarantee"] == "jackknife+":
         raise ParameterError(
             f"guarantee must be 'none', 'split' or 'cell' for loss={loss!r}, got 'jackknife+', "
@@ -1264,6 +1271,11 @@ def fit_rows_leaving_out(
     size = check_size(params, rows)
     choices = choices if size.tries else replace(choices, blend=False, coarse=False)
     settings = build_settings(params, choices, size, rows.n_rows, seed)
+    if settings.own_centers is not None:
+        raise ParameterError(
+            f"n_centers must be a number or 'auto' for guarantee='jackknife+', got an array of "
+            f"shape {tuple(settings.own_centers.shape)}"
+        )
     if settings.solver == "falkon":
         raise ParameterError(
             "solver must be 'auto' or 'direct' for guarantee='jackknife+', got 'falkon', which "

@@ -70,12 +70,12 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         or 2,000 above 100,000 rows, unless a budget requires otherwise. With `balance`
         the fitted number, `n_cells_`, can differ a little. 1 with ``solver="falkon"``
         is global FALKON.
-    n_centers : int or "auto", default="auto"
+    n_centers : int, array-like or "auto", default="auto"
         Nystrom centres of all cells together, >= 1; cell q gets the share rho_q. Lower
         it for a smaller and faster model. "auto" is every row, up to 3 million, or 3,000
         for each cell of more than 14,000 rows, unless a budget requires fewer. Of more
         than 3 million rows in files it is 400 for each cell; with a number given, these
-        are read in a single pass.
+        are read in a single pass. An array of shape (m, d) holds centres of yours.
     centroids : {"uniform", "greedy", "rpcholesky"} or array-like, default="uniform"
         How centroids of cells are chosen: at random (ParK-Uni in the paper), by the
         largest Schur complement (ParK in the paper), or at random with probability
@@ -252,7 +252,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         penalty: float | str = "auto",
         metric: FeatureMap | str = "auto",
         n_cells: int | str = "auto",
-        n_centers: int | str = "auto",
+        n_centers: int | str | ArrayLike = "auto",
         centroids: str | ArrayLike = "uniform",
         solver: str = "auto",
         n_candidates: int | None = 5_000,

@@ -118,11 +118,12 @@ def check_possible(params: dict[str, Any]) -> None:
     for kernel in open_choices(params, 1, 1).families:
         encode_kernel(kernel)
     check_device(own_device(params))
-    if not isinstance(params["centroids"], str):
-        raise ParameterError(
-            f"centroids must be a rule such as 'uniform' for rows that stay on disk, got an array "
-            f"of shape {np.shape(params['centroids'])}; load the rows and pass them as an array"
-        )
+    for name, rule in (("centroids", "a rule such as 'uniform'"), ("n_centers", "a number")):
+        if np.ndim(params[name]):
+            raise ParameterError(
+                f"{name} must be {rule} for rows that stay on disk, got an array of shape "
+                f"{np.shape(params[name])}; load the rows and pass them as an array"
+            )
     engine = as_engine(params["engine"])
     if params["checkpoint"] is None and engine.remote and engine.n_nodes > 1:
         raise ParameterError(

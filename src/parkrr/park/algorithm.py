@@ -113,6 +113,7 @@ class FitSettings:
     shown: bool  # progress
     own_centroids: Tensor | None = None  # (Q, d)  in the units of the features, instead of the rule
     power: float | None = None  # of the variance of the target along its mean; None for squares
+    own_centers: Tensor | None = None  # (m, d)  likewise, instead of rows that are drawn
     left_out_values: int = LEFT_OUT_VALUES
     assign_rows: int = ASSIGN_ROWS
 
@@ -185,8 +186,9 @@ def fit_park(
             if h and float(together[-1].bincount().max()) > LARGEST_GROUP * cell.n_rows:
                 return fit_apart(settings, given, holdout)
     n, seed = rows.total_weight, settings.seeds.cells
+    centers = divide_centers(settings, model.metric, C)
     every_row = settings.n_centers >= rows.n_rows
-    tasks = make_tasks(settings, cells, n, seed, left_out, together, every_row)
+    tasks = make_tasks(settings, cells, n, seed, left_out, together, every_row, centers)
     fitted = fit_cells(settings, tasks)  # lines 7-10
 
     seconds = (partitioned - start, time.perf_counter() - partitioned)
@@ -379,6 +381,20 @@ def select_centroids(settings: FitSettings, rows: ArraySource, seed: int) -> Ten
     return balance_cells(kernel, sample.X, sample.w, C, rule=rule, lightest=lightest, seed=seed)
 
 
+def divide_centers(settings: FitSettings, metric: FeatureMap, centroids: Tensor) -> list[Tensor]:
+    """The centres that are given, behind the feature map, by cell; none if they are to be drawn.
+
+    A cell that has none gets the one nearest to its centroid.
+    """
+    if settings.own_centers is None:
+        return []
+    Z = metric(settings.own_centers.to(centroids.device), settings.dtype)  # (m, e)
+    cell_of = assign(settings.kernel, Z, centroids)
+    nearest = assign(settings.kernel, centroids, Z)  # (Q,)
+    own = [Z[cell_of == q] for q in range(len(centroids))]
+    return [part if len(part) else Z[nearest[q]][None] for q, part in enumerate(own)]
+
+
 def divide_rows(
     settings: FitSettings, rows: ArraySource, centroids: Tensor
 ) -> tuple[Tensor, list[ArraySource]]:
@@ -399,13 +415,14 @@ def make_tasks(
     left_out: Sequence[int] = (),
     groups: Sequence[Tensor] = (),
     every_row: bool = False,
+    centers: Sequence[Tensor] = (),
 ) -> list[CellTask]:
     """A task for each cell of rows that have the total weight n.
 
     A cell has m_q = m rho_q centres (section 5) and the penalty lambda_q = lambda / rho_q
     (Theorem 4), so that its ridge lambda_q n_q is lambda n, the same for every cell. `left_out` are
     the rows at the end of each cell that get leave-one-out predictions, and `groups` marks which of
-    them are left out together.
+    them are left out together. `centers` are those of each cell, if they are given.
 
     With `every_row` all rows are centres, whatever they weigh: a cell of protein, of whose rows
     some are copies and weigh more, had a centre less than rows, and took ten times as long.
@@ -416,6 +433,7 @@ def make_tasks(
     for q, cell in enumerate(cells):
         rho_q = cell.total_weight / n
         m_q = cell.n_rows if every_row else count_centers(settings, cell, rho_q)
+        m_q = len(centers[q]) if centers else m_q
         lambda_q = settings.penalty / rho_q
         solver: Solver = Direct() if settings.solver == "direct" else settings.falkon
         why = "asked for"
@@ -443,6 +461,7 @@ def make_tasks(
                 n_left_out=h_q,
                 left_out_groups=own if h_q else None,
                 power=settings.power,
+                centers=centers[q] if centers else None,
             )
         )
     return tasks

@@ -81,6 +81,7 @@ class CellTask:
     keep_influence: bool = False  # of those rows on the predictions of all others
     left_out_groups: Tensor | None = None  # (n_left_out,)  rows that are left out together
     power: float | None = None  # of the variance of the target along its mean; None for squares
+    centers: Tensor | None = None  # (m_q, e)  that are given; None draws them from the rows
 
     @property
     def name(self) -> str:
@@ -122,16 +123,19 @@ def solve_cell(task: CellTask) -> CellResult:
     start = time.perf_counter()
     cell, h = task.cell.load(), task.n_left_out
     # Rows with leave-one-out predictions are centres only if the others are too few.
-    others = cell.n_rows - h
-    drawn = draw_indices(others if task.m_q <= others else cell.n_rows, task.m_q, task.seed)
-    drawn = drawn.to(cell.X.device)
-    Z = cell.X[drawn]  # (m_q, e)
+    others, w = cell.n_rows - h, None
+    if task.centers is not None:
+        Z = task.centers.to(cell.X)
+    else:
+        drawn = draw_indices(others if task.m_q <= others else cell.n_rows, task.m_q, task.seed)
+        drawn = drawn.to(cell.X.device)
+        Z = cell.X[drawn]  # (m_q, e)
+        w = None if cell.w is None else cell.w[drawn].double()
     if float(task.kernel.diag(Z).max()) == 0:
         fit = zero_fit(Z, cell.n_outputs, h)
         nothing = fit.weights.new_zeros(len(Z), h)
         fit = fit._replace(influence=Influence(nothing, cell.Y[cell.n_rows - h :].double()))
     else:
-        w = None if cell.w is None else cell.w[drawn].double()
         w = None if w is None else w / w.mean()
         ridge = task.lambda_q * cell.total_weight
         keep, groups = task.keep_influence, task.left_out_groups

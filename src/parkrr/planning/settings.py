@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, Protocol
 
 import numpy as np
@@ -205,6 +205,7 @@ def build_settings(
         n_centers=sizes.n_centers,
         centroids="uniform" if own is not None else params["centroids"],
         own_centroids=own,
+        own_centers=read_points("n_centers", params["n_centers"]),
         n_candidates=check_integer_or("n_candidates", params["n_candidates"], None),
         balance=check_bool("balance", params["balance"]) and own is None,
         blend=check_blend(params["blend"]),
@@ -359,20 +360,34 @@ def check_coarse(coarse: Any) -> Coarse | None:
 
 def check_centroids(params: dict[str, Any]) -> Tensor | None:
     """The centroids (Q, d) that are given; None for those of a rule, which must be known."""
-    centroids = params["centroids"]
-    if isinstance(centroids, str) or centroids is None:
-        check_one_of("centroids", centroids, CENTROIDS)
+    own = read_points("centroids", params["centroids"])
+    if own is None:
+        check_one_of("centroids", params["centroids"], CENTROIDS)
+    return own
+
+
+def read_points(name: str, given: Any) -> Tensor | None:
+    """Points (k, d) in the units of the features that a parameter gives; None if it is no array."""
+    if given is None or isinstance(given, str | Number):
         return None
     try:
-        own = np.asarray(centroids, dtype=np.float64)
+        own = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         own = np.empty(0)
     if own.ndim != 2 or not own.size or not np.isfinite(own).all():
         raise ParameterError(
-            f"centroids must be one of {sorted(CENTROIDS)}, or finite numbers of shape (Q, d), got "
-            f"{centroids!r}"
+            f"{name} as an array must be finite numbers with a row for each and a column for each "
+            f"feature, got {given!r}"
         )
     return torch.from_numpy(own)
+
+
+def count_given_centers(params: dict[str, Any]) -> int | None:
+    """The number of centres that is asked for or given; None if it is left open."""
+    own = read_points("n_centers", params["n_centers"])
+    if own is not None:
+        return len(own)
+    return check_integer_or("n_centers", params["n_centers"], "auto")
 
 
 def count_cells(params: dict[str, Any]) -> int | None:
@@ -416,7 +431,7 @@ def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread)
     return choose_sizes(
         unsized,
         n_cells=count_cells(params),
-        n_centers=check_integer_or("n_centers", params["n_centers"], "auto"),
+        n_centers=count_given_centers(params),
         time_budget=check_positive_or("time_budget", params["time_budget"], "auto"),
         max_memory=check_bytes("max_memory", params["max_memory"]),
         max_model_size=check_bytes("max_model_size", params["max_model_size"]),
@@ -437,12 +452,14 @@ def size_fit_of_sample(params: dict[str, Any], rows: ArraySource, n: int) -> Fit
 
 def check_size(params: dict[str, Any], rows: ArraySource) -> FitSize:
     """A fit of these rows in numbers; it keeps max_memory, or warns if little is free."""
-    own, d = check_centroids(params), rows.X.shape[1]
-    if own is not None and own.shape[1] != d:
-        raise ParameterError(
-            f"centroids must have {d} columns, one for each number of a row, got {own.shape[1]}; "
-            f"columns of categories, dates and text become several"
-        )
+    d = rows.X.shape[1]
+    for name in ("centroids", "n_centers"):
+        own = read_points(name, params[name])
+        if own is not None and own.shape[1] != d:
+            raise ParameterError(
+                f"{name} must have {d} columns, one for each number of a row, got {own.shape[1]}; "
+                f"columns of categories, dates and text become several"
+            )
     if params["max_memory"] is not None:
         return size_fit_of_sample(params, rows, rows.n_rows)
     size = size_fit(params, rows.n_rows, rows.X.shape[1], rows.n_outputs, EVEN)
