@@ -52,9 +52,7 @@ def test_a_matrix_that_is_looked_up_by_row_numbers_is_a_precomputed_kernel():
 
 
 @pytest.mark.parametrize("solver", ["direct", "falkon"])
-@pytest.mark.parametrize(
-    "kernel", [*COMPOSED, laplacian_kernel], ids=["sum", "product", "code"]
-)
+@pytest.mark.parametrize("kernel", [*COMPOSED, laplacian_kernel], ids=["sum", "product", "code"])
 def test_cells_and_centres_work_with_every_solver(kernel, solver):
     given = {"n_cells": 4, "n_centers": 200, "centroids": "greedy", "solver": solver}
     model = ParKRegressor(kernel, 1e-5, **KNOWN | given).fit(X, Y)
