@@ -19,6 +19,7 @@ claims = rng.poisson(years * claims_a_year)
 # Claims a year, of which a row with more years tells more.
 rate = claims / years
 train, test = slice(800), slice(800, None)
+smallest = claims_a_year[test].min()
 for loss in ("squared_error", "poisson"):
     model = ParKRegressor(loss=loss, effort="fast", random_state=0, progress=False)
     model.fit(X[train], rate[train], sample_weight=years[train])
@@ -26,7 +27,7 @@ for loss in ("squared_error", "poisson"):
     deviance = mean_poisson_deviance(rate[test], predicted.clip(1e-3), sample_weight=years[test])
     error = np.sqrt(np.mean((predicted - claims_a_year[test]) ** 2))
     print(f"{loss}: deviance {deviance:.3f}, error of the rate {error:.3f}")
-    print(f"  smallest prediction {predicted.min():.3f}, of {claims_a_year[test].min():.3f}")
+    print(f"  smallest prediction {predicted.min():.3f}, smallest rate {smallest:.3f}")
 
 expected = model.predict(X[test]) * years[test]
 print(f"claims of all test rows: {claims[test].sum()}, expected {expected.sum():.0f}")
