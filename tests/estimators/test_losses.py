@@ -132,6 +132,13 @@ def test_an_onnx_file_predicts_the_same_means(counts, model, tmp_path):
     np.testing.assert_allclose(found, model.predict(X), rtol=1e-6)
 
 
+def test_centres_of_your_own_are_used(counts):
+    X, y, w, mu = counts
+    model = ParKRegressor(**CELLS, n_centers=X[:90], loss="poisson").fit(X, y, w)
+    assert sum(cell.centers for cell in model.report_) == 90
+    assert np.corrcoef(model.predict(X), mu)[0, 1] > 0.95
+
+
 def test_one_row_is_predicted_as_among_others(counts, model):
     X = counts[0]
     one = [model.predict(row[None])[0] for row in X[:5]]

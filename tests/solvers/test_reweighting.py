@@ -55,6 +55,13 @@ def test_conjugate_gradient_has_the_same_solution():
     np.testing.assert_allclose(found, reference(rows, 1.0), atol=1e-4)
 
 
+def test_centres_that_are_no_rows_have_the_solution_of_the_same_rows():
+    rows = cell(1.0)
+    fit = solve_reweighted(Direct(), problem(rows), 1.0, None)
+    found = problem(rows).evaluate(fit.weights)[:, 0].numpy()
+    np.testing.assert_allclose(found, fitted(rows, 1.0, Direct()), atol=1e-8)
+
+
 def test_a_cell_of_zeros_has_a_small_finite_mean():
     rows = cell(1.0)
     eta = fitted(ArraySource(rows.X, torch.zeros_like(rows.Y), rows.w), 1.0, Direct())

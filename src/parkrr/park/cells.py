@@ -123,7 +123,7 @@ def solve_cell(task: CellTask) -> CellResult:
     start = time.perf_counter()
     cell, h = task.cell.load(), task.n_left_out
     # Rows with leave-one-out predictions are centres only if the others are too few.
-    others, w = cell.n_rows - h, None
+    others, w, drawn = cell.n_rows - h, None, None
     if task.centers is not None:
         Z = task.centers.to(cell.X)
     else:

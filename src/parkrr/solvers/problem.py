@@ -160,10 +160,14 @@ class LocalProblem:
         """
         return sum_on_threads(part, shards, self.n_threads)
 
-    def evaluate(self, weights: Tensor) -> Tensor:
-        """The estimator with these weights (m, t) at the rows of the cell, in float64, (n, t)."""
+    def evaluate(self, weights: Tensor, X: Tensor | None = None) -> Tensor:
+        """The estimator with these weights (m, t) in float64, shape (n, t).
+
+        At the rows of the cell, or at other rows X (n, d).
+        """
+        X = self.cell.X if X is None else X
         kernel_block = self.kernel.against(self.centers.double())
-        blocks = torch.split(self.cell.X, kernel_block.block_rows(self.cell.n_rows))
+        blocks = torch.split(X, kernel_block.block_rows(len(X)))
         values = map_on_threads(
             lambda X: kernel_block(X.double()) @ weights, blocks, self.n_threads
         )

@@ -35,12 +35,17 @@ class Estimate(NamedTuple):
 
     weights: Tensor  # (m, 1)
     eta: Tensor  # (n,)  at the rows
+    at_centers: Tensor  # (m,)  the same at the centres
     change: Tensor | None  # (h, 1)  of eta at the last rows, when each is left out
 
     def move(self, goal: "Estimate", share: float) -> "Estimate":
         """Some share of the way to another estimate."""
-        weights, eta = (torch.lerp(a, b, share) for a, b in zip(self[:2], goal[:2], strict=True))
-        return Estimate(weights, eta, goal.change)
+        return Estimate(
+            self.weights.lerp(goal.weights, share),
+            self.eta.lerp(goal.eta, share),
+            self.at_centers.lerp(goal.at_centers, share),
+            goal.change,
+        )
 
 
 def stabilize(rows: ArraySource, power: float) -> ArraySource:
@@ -75,11 +80,11 @@ def half_deviance(y: Tensor, eta: Tensor, power: float) -> Tensor:
 
 
 def solve_reweighted(
-    solver: Solver, problem: LocalProblem, power: float, drawn: Tensor
+    solver: Solver, problem: LocalProblem, power: float, drawn: Tensor | None
 ) -> LocalFit:
     """The local problem with the deviance of that power instead of squares.
 
-    Its centres are the rows at the positions `drawn` (m,). Leave-one-out changes of eta are those
+    Its centres are the rows at the positions `drawn` (m,), None if they are no rows. Leave-one-out changes of eta are those
     of the last ridge regression, whose working response would hardly change without the row.
     """
     cell, ridge = problem.cell, problem.ridge
@@ -87,7 +92,7 @@ def solve_reweighted(
     s = torch.ones_like(y) if cell.w is None else cell.w.double()
 
     def objective(estimate: Estimate) -> float:
-        norm = estimate.weights[:, 0] @ estimate.eta[drawn]  # |f|^2
+        norm = estimate.weights[:, 0] @ estimate.at_centers  # |f|^2
         return float(2 * s @ half_deviance(y, estimate.eta, power) + ridge * norm) / float(s.sum())
 
     # Between each target and their mean: where targets are large, that is above the solution, from
@@ -99,9 +104,14 @@ def solve_reweighted(
         w = s * mu.pow(2 - power)
         z = eta + (y - mu) / mu
         rows = replace(cell, Y=z[:, None].to(cell.Y.dtype), w=w.to(cell.Y.dtype))
-        of_centers = w[drawn] / w[drawn].mean()
+        of_centers = None if drawn is None else w[drawn] / w[drawn].mean()
         fit = solver.solve(replace(problem, cell=rows, center_weights=of_centers))
-        goal = Estimate(fit.weights, problem.evaluate(fit.weights)[:, 0], fit.change)
+        there = problem.evaluate(fit.weights)[:, 0]  # (n,)
+        if drawn is None:
+            at_centers = problem.evaluate(fit.weights, problem.centers)[:, 0]
+        else:
+            at_centers = there[drawn]
+        goal = Estimate(fit.weights, there, at_centers, fit.change)
         share, value, following = 1.0, objective(goal), goal
         while estimate is not None and value > least + SMALLEST_GAIN and share > SHORTEST_STEP:
             share /= 2
