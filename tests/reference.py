@@ -15,14 +15,17 @@ def kernel_value(kernel, x, z):
         return np.prod([kernel_value(part, x, z) for part in kernel.kernels])
     if type(kernel).__name__ == "FunctionKernel":  # that of the L1 distance
         return np.exp(-np.abs(x - z).sum())
-    r = np.sqrt((((x - z) / getattr(kernel, "lengthscale", 1.0)) ** 2).sum())
+    lengthscale = getattr(kernel, "lengthscale", 1.0)
+    if isinstance(lengthscale, tuple):  # one for each feature
+        x, z, lengthscale = x / lengthscale, z / lengthscale, 1.0
+    r = np.sqrt(((x - z) ** 2).sum())
     name = type(kernel).__name__
     if name == "Gaussian":
-        return np.exp(-(r**2) / 2)
+        return np.exp(-(r**2) / (2 * lengthscale**2))
     if name == "Laplacian":
-        return np.exp(-r)
+        return np.exp(-r / lengthscale)
     if name == "Matern":
-        a = np.sqrt(2 * kernel.nu) * r
+        a = np.sqrt(2 * kernel.nu) * r / lengthscale
         return {0.5: 1, 1.5: 1 + a, 2.5: 1 + a + a**2 / 3}[kernel.nu] * np.exp(-a)
     if name == "Polynomial":
         return (kernel.gamma * x @ z + kernel.coef0) ** kernel.degree
