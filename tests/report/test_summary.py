@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import mean_absolute_error, r2_score
+from sklearn.metrics.pairwise import cosine_similarity
 
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.kernels import FeatureMap, Gaussian, Linear
@@ -59,6 +60,19 @@ def test_a_classifier_has_an_error_rate_and_one_class_none():
     text = describe(summarize(model))["leave-one-out"]
     assert text == f"{wrong:.1%} of {len(rows['cell'])} rows get the wrong label"
     assert "leave-one-out" not in describe(summarize(ParKClassifier(**PLAIN).fit(X, y > 99)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        (Gaussian(2.0) + 0.5 * Linear(), "1 (gaussian, lengthscale 2) + 0.5 (linear)"),
+        (Gaussian([1.0, 3.0]) * Linear(), "(gaussian, lengthscale 1 3) * (linear)"),
+        (cosine_similarity, f"FunctionKernel(function={cosine_similarity!r})"),
+    ],
+)
+def test_sums_products_and_functions_are_described(kernel, text):
+    model = ParKRegressor(**{**SETTLED, "kernel": kernel, "n_cells": 1}).fit(*waves(60))
+    assert describe(summarize(model))["kernel"] == text
 
 
 def test_a_kernel_without_slopes_has_no_importances():

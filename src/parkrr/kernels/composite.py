@@ -4,6 +4,7 @@ A sum or a product of positive-definite functions is one, and so is one times a 
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
@@ -42,9 +43,9 @@ class ComputedBlock(KernelBlock):
 class ComputedKernel(Kernel):
     """A kernel whose values are computed by a function of rows."""
 
+    @abstractmethod
     def compute_against(self, Z: Tensor) -> Callable[[Tensor], Tensor]:
         """From rows X (n, d) to K(X, Z), shape (n, m)."""
-        raise NotImplementedError
 
     def against(self, Z: Tensor) -> KernelBlock:
         return ComputedBlock(self.compute_against(Z), Z)

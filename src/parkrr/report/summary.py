@@ -7,7 +7,9 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from parkrr.data import Category, ColumnEncoder, DateTime, FreeText, Number
+from parkrr.errors import ModelFileError
 from parkrr.inspection import balance, feature_names
+from parkrr.kernels import Kernel
 from parkrr.park import CellReport
 from parkrr.persistence import encode_kernel
 from parkrr.runtime import describe_count, show_number
@@ -36,7 +38,7 @@ def summarize(model: Any) -> Facts:
             **{"largest_share": sizes.largest_share, "effective_cells": sizes.effective},
         },
         "centers": sum(cell.centers for cell in model.report_),
-        "kernel": encode_kernel(model.model_.kernel),
+        "kernel": kernel_facts(model.model_.kernel),
         "penalty": chosen["penalty"],
         "metric": model.model_.metric.describe(),
         "nearest_cells": model.model_.blend.n_nearest,
@@ -60,6 +62,30 @@ def summarize(model: Any) -> Facts:
             for name, column, w in zip(feature_names(model), columns, shares, strict=True)
         ],
     }
+
+
+def kernel_facts(kernel: Kernel) -> Facts:
+    """A kernel as in a model file; one of your own, which no file holds, by its text."""
+    try:
+        return encode_kernel(kernel)
+    except ModelFileError:
+        return {"name": repr(kernel)}
+
+
+def describe_kernel(kernel: Facts) -> str:
+    """The facts of a kernel as text, such as "1 (gaussian, lengthscale 2) + 0.5 (linear)"."""
+    parts = [f"({describe_kernel(part)})" for part in kernel.get("kernels", ())]
+    if "factors" in kernel:
+        terms = zip(kernel["factors"], parts, strict=True)
+        return " + ".join(f"{factor:.4g} {part}" for factor, part in terms)
+    if parts:
+        return " * ".join(parts)
+    texts = [kernel["name"]]
+    for name, value in kernel.items():
+        if name != "name":
+            values = value if isinstance(value, list | tuple) else [value]
+            texts.append(f"{name} {' '.join(f'{one:.4g}' for one in values)}")
+    return ", ".join(texts)
 
 
 def score(rows: DiagnosticRows) -> dict[str, float | None] | None:
@@ -133,7 +159,7 @@ def describe_column(column: ColumnEncoder) -> str:
 
 def describe(facts: Mapping[str, Any]) -> dict[str, str]:
     """The facts of :func:`summarize` as short texts, each with its name."""
-    sizes, kernel, scores = facts["rows_of_cells"], dict(facts["kernel"]), facts["validation"]
+    sizes, scores = facts["rows_of_cells"], facts["validation"]
     near, coarse = facts["nearest_cells"], facts["coarse_centers"]
     cells, predictions = f"{facts['cells']:,}", "one cell"
     if facts["cells"] > 1:
@@ -157,7 +183,7 @@ def describe(facts: Mapping[str, Any]) -> dict[str, str]:
         "rows": f"{facts['rows']:,}",
         "cells": cells,
         "centres": f"{facts['centers']:,}",
-        "kernel": ", ".join([kernel.pop("name"), *(f"{k} {v:.4g}" for k, v in kernel.items())]),
+        "kernel": describe_kernel(facts["kernel"]),
         "penalty": f"{facts['penalty']:.4g}",
         "metric": facts["metric"],
         "predictions": f"from {predictions}",
