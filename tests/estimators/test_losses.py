@@ -164,7 +164,6 @@ def test_cells_blend_on_the_scale_of_the_logarithm(counts):
         ({"coarse": Coarse(5)}, "coarse must be 'auto' or 0 for loss='poisson'"),
         ({"keep_statistics": True}, "loss must be 'squared_error' for partial_fit"),
         ({"guarantee": "jackknife+"}, "guarantee must be 'none', 'split' or 'cell' for loss"),
-        ({"n_centers": [[0.0, 0.0]]}, "n_centers must be a number or 'auto' for loss"),
     ],
 )
 def test_what_a_loss_cannot_do_is_refused(counts, change, message):

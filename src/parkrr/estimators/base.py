@@ -1190,11 +1190,6 @@ def check_other_loss(X: Any, params: dict[str, Any]) -> None:
             f"loss must be 'squared_error' for partial_fit, forget and keep_statistics=True, got "
             f"{loss!r}: weights of its rows change with every update; fit all rows again"
         )
-    if np.ndim(params["n_centers"]):
-        raise ParameterError(
-            f"n_centers must be a number or 'auto' for loss={loss!r}, got an array of shape "
-            f"{np.shape(params['n_centers'])}; centres must be rows, whose deviance is known"
-        )
     if params["guarantee"] == "jackknife+":
         raise ParameterError(
             f"guarantee must be 'none', 'split' or 'cell' for loss={loss!r}, got 'jackknife+', "

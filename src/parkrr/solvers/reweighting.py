@@ -84,8 +84,9 @@ def solve_reweighted(
 ) -> LocalFit:
     """The local problem with the deviance of that power instead of squares.
 
-    Its centres are the rows at the positions `drawn` (m,), None if they are no rows. Leave-one-out changes of eta are those
-    of the last ridge regression, whose working response would hardly change without the row.
+    Its centres are the rows at the positions `drawn` (m,), None if they are no rows. Leave-one-out
+    changes of eta are those of the last ridge regression, whose working response would hardly
+    change without the row.
     """
     cell, ridge = problem.cell, problem.ridge
     y = cell.Y[:, 0].double()  # (n,)
