@@ -67,8 +67,8 @@ def test_weights_of_rows_and_a_refit_keep_them(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n_centers": CENTERS[0]}, "n_centers as an array must be finite numbers"),
-        ({"n_centers": CENTERS * np.nan}, "n_centers as an array must be finite numbers"),
+        ({"n_centers": CENTERS[0]}, "n_centers must be a number, .auto., or finite numbers"),
+        ({"n_centers": CENTERS * np.nan}, "n_centers must be a number, .auto., or finite numbers"),
         ({"n_centers": CENTERS[:, :1]}, "n_centers must have 2 columns"),
         ({"n_centers": CENTERS, "guarantee": "jackknife+"}, "n_centers must be a number or 'auto'"),
     ],

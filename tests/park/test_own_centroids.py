@@ -81,10 +81,10 @@ def test_a_centroid_without_rows_has_no_cell():
 @pytest.mark.parametrize(
     ("centroids", "n_cells", "message"),
     [
-        (CENTROIDS[0], "auto", "centroids as an array must be finite numbers"),
-        (CENTROIDS[:0], "auto", "centroids as an array must be finite numbers"),
-        (CENTROIDS * np.nan, "auto", "centroids as an array must be finite numbers"),
-        ([["a", "b"]], "auto", "centroids as an array must be finite numbers"),
+        (CENTROIDS[0], "auto", "centroids must be one of .*, or finite numbers"),
+        (CENTROIDS[:0], "auto", "centroids must be one of .*, or finite numbers"),
+        (CENTROIDS * np.nan, "auto", "centroids must be one of .*, or finite numbers"),
+        ([["a", "b"]], "auto", "centroids must be one of .*, or finite numbers"),
         (CENTROIDS[:, :1], "auto", "centroids must have 2 columns"),
         (CENTROIDS, 4, "n_cells must be 'auto' or 3"),
         (None, "auto", "centroids must be one of"),

@@ -63,6 +63,7 @@ EXTRAPOLATIONS = ("bounded", "free")
 # where its error (1e-6 of the target) matters, a comparison on cells in float32 shows it.
 FLOAT64_ROWS = 10_000
 LOSSES = ("squared_error", "poisson", "gamma", "tweedie")
+POINTS_OR = {"centroids": f"one of {sorted(CENTROIDS)}", "n_centers": "a number, 'auto'"}
 POWERS = (1.0, 3.0)  # of a Tweedie loss, the smallest and the largest
 FIRST_PENALTY = 1e-6  # before any is chosen
 SPREAD_ROWS, SPREAD_REPEATS = 10_000, 4  # on which unevenness is measured, and how often
@@ -376,8 +377,8 @@ def read_points(name: str, given: Any) -> Tensor | None:
         own = np.empty(0)
     if own.ndim != 2 or not own.size or not np.isfinite(own).all():
         raise ParameterError(
-            f"{name} as an array must be finite numbers with a row for each and a column for each "
-            f"feature, got {given!r}"
+            f"{name} must be {POINTS_OR[name]}, or finite numbers with a row for each and a column "
+            f"for each feature, got {given!r}"
         )
     return torch.from_numpy(own)
 
