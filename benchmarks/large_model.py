@@ -128,6 +128,8 @@ def measure(path):
     single = near_cells(model, SINGLES, 2)
     each = [1e6 * seconds(lambda row=row: model.predict(row[None])) for row in single]
     again = [1e6 * seconds(lambda row=row: model.predict(row[None])) for row in single]
+    small = torch.ones(4, NARROW)
+    bare = [1e6 * seconds(lambda: small + small) for _ in range(SINGLES)]
     per_row = 1e6 / len(Z)
     return {
         "routing_us": per_row * statistics.median(took for took, _ in routing),
@@ -137,6 +139,7 @@ def measure(path):
         "first_single_us": statistics.median(each),
         "single_us": statistics.median(again),
         "single_p99_us": float(np.quantile(again, 0.99)),
+        "bare_addition_us": statistics.median(bare),
     }
 
 
@@ -167,6 +170,7 @@ def main():
         ["a row in a batch, two cores", f"{results['batch_us']:.1f} us"],
         ["a single row, its cell used before, median", f"{results['single_us']:.0f} us"],
         ["a single row, 99 of 100", f"{results['single_p99_us']:.0f} us"],
+        ["one addition of torch, 4 x 9 numbers", f"{results['bare_addition_us']:.1f} us"],
         ["a single row, its cell not used before, median", f"{results['first_single_us']:.0f} us"],
         [f"loading {results['wide_gb']:.1f} GB", f"{results['load_seconds']:.2f} s"],
         ["memory of that", f"{results['load_mb']:.0f} MB"],
