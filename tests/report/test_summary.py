@@ -69,6 +69,7 @@ def test_a_classifier_has_an_error_rate_and_one_class_none():
         (Gaussian([1.0, 3.0]) * Linear(), "(gaussian, lengthscale 1 3) * (linear)"),
         (cosine_similarity, f"FunctionKernel(function={cosine_similarity!r})"),
     ],
+    ids=["sum", "product", "function"],
 )
 def test_sums_products_and_functions_are_described(kernel, text):
     model = ParKRegressor(**{**SETTLED, "kernel": kernel, "n_cells": 1}).fit(*waves(60))
