@@ -366,16 +366,11 @@ def plot_predictions(
         raise ParameterError(
             f"coverage of leave-one-out rows must be {COVERAGE}, got {coverage!r}; give X and y"
         )
-    rows = check_fitted(model).validation_rows_
-    if y is not None:
-        rows = evaluate_rows(model, X, y, coverage)
-    ax, n = new_axes(ax), len(rows.get("cell", ()))
-    if not n:
+    rows, ax = draw_rows(model, X, y, coverage, target), new_axes(ax)
+    if not len(rows.get("cell", ())):
         return write(ax, NO_ROWS)
-    rows = {name: values[draw_indices(n, POINTS, 0).numpy()] for name, values in rows.items()}
     if hasattr(model, "classes_"):
         return draw_reliability(rows, ax)
-    rows = {name: v[:, target] if v.ndim == 2 else v for name, v in rows.items()}
     x, truth, inside = rows["predicted"], rows["truth"], np.ones(len(rows["cell"]), dtype=bool)
     rmse = float(np.sqrt(np.mean((x - truth) ** 2)))
     title = f"{len(x):,} rows, root mean squared error {show_number(rmse)}"
@@ -442,16 +437,11 @@ def plot_residuals(
         raise ParameterError(
             f"model must be a regressor, got {type(model).__name__}; see plot_predictions"
         )
-    rows = model.validation_rows_ if y is None else evaluate_rows(model, X, y, COVERAGE)
-    ax, n = new_axes(ax), len(rows.get("cell", ()))
-    if not n:
+    rows, ax = draw_rows(model, X, y, COVERAGE, target), new_axes(ax)
+    if not len(rows.get("cell", ())):
         return write(ax, NO_ROWS)
-    some = draw_indices(n, POINTS, 0).numpy()
-    x, truth = (
-        rows[name][some, target] if rows[name].ndim == 2 else rows[name][some]
-        for name in ("predicted", "truth")
-    )
-    residual = truth - x
+    x = rows["predicted"]
+    residual = rows["truth"] - x
     ax.scatter(x, residual, 7, BLUE, alpha=0.5, linewidths=0)
     ax.axhline(0, color=ink(ax), linewidth=0.8)
     parts = np.array_split(np.argsort(x), np.clip(len(x) // 50, 1, 20))
@@ -463,6 +453,17 @@ def plot_residuals(
     half = float(np.median(np.abs(residual)))
     title = f"Half of {len(x):,} predictions are within {show_number(half)} of the truth"
     return finish(ax, title, "prediction", "truth - prediction")
+
+
+def draw_rows(
+    model: FittedEstimator, X: Any, y: ArrayLike | None, coverage: float, target: int
+) -> DiagnosticRows:
+    """At most 2,000 of the leave-one-out rows, or of rows X with targets y; of one target."""
+    rows = check_fitted(model).validation_rows_
+    if y is not None:
+        rows = evaluate_rows(model, X, y, coverage)
+    some = draw_indices(len(rows.get("cell", ())), POINTS, 0).numpy()
+    return {name: v[some, target] if v.ndim == 2 else v[some] for name, v in rows.items()}
 
 
 def draw_reliability(rows: DiagnosticRows, ax: "Axes") -> "Axes":
