@@ -5,6 +5,7 @@ that ran out.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from parkrr.runtime.engine import LocalEngine, Result, Task, in_order, torch_thr
 AHEAD = 4  # tasks submitted for each one that can run: 100,000 at once stall the scheduler
 DEATHS = 20  # of workers or nodes that a task survives
 FIRST_MEMORY = 2**29  # asked for after a task ran out of memory, then twice that
+FREEING_SECONDS = 1.0  # until a system has taken back the memory of a worker that was killed
 STORE_BYTES = 2**28  # of a cluster we start: data does not travel through it
 
 
@@ -115,6 +117,10 @@ class RayEngine:
                 except ray.exceptions.RayError as error:
                     tries[k] = self.again(tries[k], error)
                     waiting.append(k)
+                    # A node still short of memory kills the next worker too: all of DEATHS went
+                    # in a few seconds on a node that checks every 50 ms.
+                    if isinstance(error, ray.exceptions.OutOfMemoryError):
+                        time.sleep(FREEING_SECONDS)
                 else:
                     yield k, result
         finally:
