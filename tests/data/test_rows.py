@@ -18,6 +18,7 @@ from parkrr.data.rows import (
     cut_evenly,
     draw_indices,
     group_by_cell,
+    is_repeated,
     join_blocks,
     merge_copies,
     naming_parameter,
@@ -189,6 +190,14 @@ def test_the_same_rows_are_validation_rows_in_whatever_order():
     rows = ArraySource(torch.from_numpy(X[shuffled]), torch.from_numpy(Y[shuffled]))
     assert torch.equal(select_validation_rows(rows, 0), one[shuffled])
     assert abs(float(one.double().mean()) - VALIDATION_SHARE) < 0.08
+
+
+@pytest.mark.parametrize(
+    ("counts", "repeated"), [([1, 1], False), ([2, 2], True), ([1, 2], False), ([3, 3], True)]
+)
+def test_a_table_is_repeated_if_every_row_is_there_as_often(counts, repeated):
+    X = torch.arange(2.0).repeat_interleave(torch.tensor(counts))[:, None]
+    assert is_repeated(ArraySource(X, X)) is repeated
 
 
 def test_copies_are_one_row_with_their_total_weight():

@@ -136,6 +136,28 @@ def test_choices_see_an_integer_weight_as_copies_of_the_row():
     np.testing.assert_allclose(copied.predict(X), weighted.predict(X), rtol=1e-6, atol=1e-6)
 
 
+def noisy_rows(n):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, np.sin(X[:, 0]) + 0.5 * rng.normal(size=n)
+
+
+def test_a_table_that_was_repeated_is_fitted_as_the_table():
+    X, y = noisy_rows(400)
+    once = ParKRegressor(**AUTO).fit(X, y)
+    twice = ParKRegressor(**AUTO).fit(np.concatenate([X, X]), np.concatenate([y, y]))
+    assert twice.chosen_.params["kernel"] == once.chosen_.params["kernel"]
+    np.testing.assert_allclose(twice.predict(X), once.predict(X), rtol=1e-6, atol=1e-6)
+
+
+def test_where_new_rows_may_be_copies_choices_follow_the_noise():
+    X, y = noisy_rows(400)
+    counts = np.random.default_rng(0).integers(1, 8, size=400)
+    copied = ParKRegressor(**AUTO).fit(X.repeat(counts, 0), y.repeat(counts))
+    once = ParKRegressor(**AUTO).fit(X, y)
+    assert np.std(copied.predict(X) - y) < 0.2 * np.std(once.predict(X) - y)
+
+
 def test_a_classifier_can_choose_too():
     X, y = ridge_function(1500)
     model = ParKClassifier(**AUTO).fit(X[:1000], y[:1000] > 0)

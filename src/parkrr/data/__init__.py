@@ -74,6 +74,7 @@ from parkrr.data.rows import (
     hash_rows,
     is_frame,
     is_pandas,
+    is_repeated,
     join_blocks,
     merge_copies,
     name_columns,

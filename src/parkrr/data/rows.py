@@ -513,6 +513,13 @@ def has_copies(rows: ArraySource) -> bool:
     return bool(equal_Y <= RARELY * float(len(X)) ** 2 and equal > equal_X / 2)
 
 
+def is_repeated(rows: ArraySource) -> bool:
+    """Whether every row is there several times, and as often as any other."""
+    X, Y, _ = rows.block(slice(None))
+    counts = np.unique(hash_rows(X, Y), return_counts=True)[1]
+    return bool(counts.min() == counts.max() > 1)
+
+
 def merge_copies(rows: ArraySource) -> ArraySource:
     """Copies of a row as one row with their total weight, at the place of the first."""
     X, Y, w = rows.block(slice(None))

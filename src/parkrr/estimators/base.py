@@ -39,6 +39,7 @@ from parkrr.data import (
     hash_table,
     is_csv,
     is_frame,
+    is_repeated,
     join_blocks,
     learn_frame_encoder,
     learn_numbers,
@@ -1217,15 +1218,18 @@ def fit_rows(
     A holdout marks which of them are validation rows; `held` are such rows beside them, to which
     the model is not fitted.
     """
-    given, started = rows, time.perf_counter()
+    given, drawn, started = rows, rows, time.perf_counter()
     # A row is left out with all its copies, or it would predict itself: where every row was there
     # three times, 0.9 intervals held 0.004 of new rows.
     if holdout is None and held is None and (rows.n_rows < FEW_ROWS or has_copies(rows)):
         rows = merge_copies(rows)
+        # Where some rows are there more often than others, new rows may be copies too, so choices
+        # are made with copies on both sides of a split: KEGG had an error of 0.094, and has 0.076.
+        drawn = rows if rows.n_rows < FEW_ROWS or is_repeated(given) else given
     holdout = holdout and holdout.to(rows.X.device)
     params = apply_lengthscales(keep_choices(params, rows.X.shape[1]), rows, seed)
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
-    size = check_size(params, rows)
+    size = check_size(params, drawn)
     choices = choices if size.tries else replace(choices, blend=False, coarse=False)
     settings = build_settings(params, choices, size, rows.n_rows, seed)
     if settings.power is not None:
@@ -1233,7 +1237,7 @@ def fit_rows(
     params = spend_time(params, started)
     if held is None:
         settings, log = tune_settings(
-            params, settings, choices, rows, holdout, size.fitting_seconds
+            params, settings, choices, drawn, holdout, size.fitting_seconds
         )
         result = fit_park(settings, rows, holdout, classify)
     else:

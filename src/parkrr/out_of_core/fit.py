@@ -31,6 +31,7 @@ from parkrr.data import (
     Target,
     fingerprint,
     has_copies,
+    is_repeated,
     merge_copies,
 )
 from parkrr.errors import ParameterError, ResultError
@@ -262,7 +263,7 @@ def decide_regions(
     if is_validation is not None and sample.n_rows >= FEW_ROWS:
         holdout = Holdout(is_validation.to(sample.X.device))
     share = sample.n_rows / (share_kept * rows.n_rows)
-    if is_validation is None and has_copies(sample):  # or each would predict itself
+    if is_validation is None and is_repeated(sample) and has_copies(sample):  # as in memory
         sample = merge_copies(sample)
     params = apply_lengthscales(params, sample, seed)
     choices = open_choices(params, sample.n_rows, sample.X.shape[1])

@@ -337,7 +337,7 @@ def screening_seconds(size: FitSize, speed: MachineSpeed) -> float:
 
 
 def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:
-    """Cells around centroids, fitted with and without a coarse level, compared with all blends."""
+    """Cells around centroids, fitted once; each predicts the rows that some blend gives it."""
     if size.n_cells < 3 or not size.tries:
         return 0.0
     fitted, validated = size.n_cells, size.n_cells
@@ -345,10 +345,9 @@ def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:
         fitted = blend_trial.CENTERS * blend_trial.FITTED
         validated = blend_trial.CENTERS * blend_trial.VALIDATED
     rows = (1 - blend_trial.VALIDATION_SHARE) * size.rows
-    fits = 2 * cells_seconds(size, speed, fitted, rows)
-    cells_per_row = sum(1 + 0.5 * (k - 1) for k in blend_trial.NEAREST)
-    validation = blend_trial.VALIDATION_SHARE * validated * size.rows
-    predictions = 2 * validation * (1 + cells_per_row * len(blend_trial.WIDTHS))
+    fits = cells_seconds(size, speed, fitted, rows)
+    cells_per_row = 1 + 0.5 * (max(blend_trial.NEAREST) - 1)
+    predictions = blend_trial.VALIDATION_SHARE * validated * size.rows * cells_per_row
     value = speed.value / 3 if size.float64 else speed.short_value
     predicting = predictions * rows * size.share * value / size.cores
     coarse = coarse_seconds(size, speed, blend_trial.COARSE_CENTERS, size.n)
