@@ -226,7 +226,7 @@ def test_every_kernel_family_is_searched_behind_every_map():
     log = TuningLog()
     candidates = search_sample(settings, choices, rows, [0, 0], log)
     errors = [candidate.error for candidate in candidates]
-    assert len(candidates) == 3 * 2 == len(log.tried)
+    assert len(candidates) == 4 * 2 == len(log.tried)
     assert errors == sorted(errors)
 
 

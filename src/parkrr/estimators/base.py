@@ -950,11 +950,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         start = time.perf_counter()
         result, settings, log = outcome.result, outcome.settings, outcome.log
         limits, bounds = None, list[dict[str, Any]]()
+        left_out, cores = result.left_out, self._cores
+        shares = result.model.cell_shares(left_out.X)
+        predicted = left_out.free_predictions(result.model, cores, shares)  # (h, t)
         if self._is_bounded():
-            limits, bounds = choose_limits(result.model, result.left_out, self._cores)
+            limits, bounds = choose_limits(result.model, left_out, shares, predicted, cores)
         self.model_ = model = result.model.replace_limits(limits)
         result = result._replace(model=model)
-        predicted = result.left_out.predictions(model, self._cores)  # (h, t)
+        predicted = model.bound(predicted, shares)
         self.report_ = add_cell_errors(result.report, result.left_out, predicted)
         self.n_cells_ = len(self.report_)
         self.n_iter_ = max(max(cell.iterations, 1) for cell in self.report_)

@@ -49,8 +49,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel : Kernel, str or callable, default="auto"
-        Similarity of two rows. "auto" chooses between Gaussian, Matern and Laplacian and
-        sets the lengthscale. A name ("gaussian", "laplacian", "matern", "polynomial",
+        Similarity of two rows. "auto" chooses between Gaussian, Matern (nu 2.5 or 1.5) and
+        Laplacian and sets the lengthscale. A name ("gaussian", "laplacian", "matern", "polynomial",
         "linear") is a family of which lengthscale and metric are still chosen. A kernel such
         as ``Gaussian(2.0)`` or ``Gaussian(2.0) + 0.1 * Linear()`` is taken as it is, and so is
         a function of two blocks of rows, tensors (n, d) and (m, d), that returns the matrix of

@@ -28,7 +28,7 @@ from parkrr.solvers import Influence, LocalProblem, Solver, solve_reweighted, ze
 # because a fit from disk has the range of a sample.
 FACTORS = (0.1, 0.25, 0.5, 1.0, math.inf)
 FEWEST_ROWS = 30  # of a cell whose own range is used; others have that of all rows
-LIMIT_CENTERS = 2**22  # at most, whose predictions a range includes
+LIMIT_CENTERS = 2**17  # about, whose predictions a range includes: 734,000 took 14 s
 SMALLEST_GAIN = 1e-6  # of the squared error; where no row left out leaves the range, there is none
 
 
@@ -287,21 +287,25 @@ def add_cell_errors(
 
 
 def choose_limits(
-    model: Model, left_out: LeaveOneOutRows, n_threads: int
+    model: Model,
+    left_out: LeaveOneOutRows,
+    shares: CellShares,
+    predicted: Tensor,
+    n_threads: int,
 ) -> tuple[Tensor | None, list[dict[str, Any]]]:
     """Limits (2, Q, t) of the predictions of each cell, None for none, and what was tried.
 
-    The factor is chosen on leave-one-out rows, where the range of a row is that of the others. The
-    range to which it is applied has the predictions at centres, too: they are more.
+    The factor is chosen on leave-one-out rows, with their shares of cells and predictions (h, t)
+    without limits, where the range of a row is that of the others. The range to which it is applied
+    has the predictions at centres, too: they are more.
     """
     # A linear or polynomial kernel is chosen for its slope, beyond the data, too.
     if len(left_out.Y) < FEWEST_ROWS or not isinstance(model.kernel, Radial):
         return None, []
-    cell, shares, n_cells = left_out.cell, model.cell_shares(left_out.X), len(model.centroids)
+    cell, n_cells = left_out.cell, len(model.centroids)
     seen, others = target_ranges(left_out.Y, cell, n_cells)  # (2, Q, t), (2, h, t)
     own = left_out.own_shares(shares)[:, None]  # (h, 1)
     ranges = join_shares(seen, shares, len(cell)) + own * (others - seen[:, cell])  # (2, h, t)
-    predicted = left_out.free_predictions(model, n_threads, shares)  # (h, t)
     w = left_out.weights[:, None]
     tried, best, least = [], FACTORS[0], math.inf
     for factor in FACTORS:
@@ -314,7 +318,7 @@ def choose_limits(
     if math.isinf(best):
         return None, tried
     most = max(1, LIMIT_CENTERS // n_cells)
-    some = [Z[:most].to(left_out.X) for Z in model.centers]
+    some = [Z[:: max(1, math.ceil(len(Z) / most))].to(left_out.X) for Z in model.centers]
     centers, sizes = torch.cat(some), torch.tensor([len(Z) for Z in some], device=cell.device)
     fitted = model.replace_limits(None).evaluate_pieces(centers, n_threads)  # (m, t)
     Y, both = torch.cat([left_out.Y, fitted]), torch.cat([cell, torch.repeat_interleave(sizes)])

@@ -55,7 +55,7 @@ from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, choos
 from parkrr.tuning.metric_search import MATRIX_COLUMNS, ROWS_PER_FEATURE, ROWS_PER_SCREENED
 
 METRICS = ("auto", "euclidean", "learned", "standard")
-FAMILIES = (Gaussian(), Matern(nu=1.5), Laplacian())
+FAMILIES = (Gaussian(), Matern(nu=2.5), Matern(nu=1.5), Laplacian())
 SOLVERS = ("auto", "direct", "falkon")
 PRECISIONS = ("auto", "float32", "float64")
 EXTRAPOLATIONS = ("bounded", "free")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource, Holdout, draw_indices, validation_positions
-from parkrr.kernels import FeatureMap, Matern, Radial
+from parkrr.kernels import FeatureMap, Kernel, Matern, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
 from parkrr.tuning.cell_comparison import (
     CELL_ROWS,
@@ -37,6 +37,7 @@ from parkrr.tuning.metric_descent import (
 )
 from parkrr.tuning.sample_search import search_lengthscale
 
+FIRST_FAMILY = Matern(nu=1.5)  # that learns the metric, if it is there
 JUMPS = 2  # to the average gradient outer product, before the descent proper
 JUMP_STEPS = 8  # before each of them
 FIRST_STEPS = 16  # after the last of them
@@ -242,7 +243,7 @@ class MetricSearch:
             return []
         columns = [len(each.descent.matrix) for each in started]
         n = started[0].descent.rows.n_rows
-        n_others = len({type(candidate.kernel) for candidate in self.candidates}) - 1
+        n_others = len({family_of(candidate.kernel) for candidate in self.candidates}) - 1
         steps = count_descent_steps(n, columns, n_others, self.seconds, self.effort)
         if not steps.first:
             return []
@@ -317,10 +318,10 @@ class MetricSearch:
         groups = None if self.holdout is None else self.holdout.groups
         groups = None if groups is None else groups[training]
         started = []
-        kernels = [candidate.kernel for candidate in self.candidates]
-        first = next((kernel for kernel in kernels if isinstance(kernel, Matern)), kernels[0])
+        families = [family_of(candidate.kernel) for candidate in self.candidates]
+        first = FIRST_FAMILY if FIRST_FAMILY in families else families[0]
         for candidate in self.candidates:
-            if type(candidate.kernel) is not type(first):
+            if family_of(candidate.kernel) != first:
                 continue
             assert isinstance(candidate.kernel, Radial)
             columns = rows.map(partial(bounded_columns, candidate.metric)).load()
@@ -463,6 +464,11 @@ class MetricSearch:
         # Errors are relative to a baseline, whose own error is that of the first candidate.
         self.report("comparison on cells", candidate, best.error * self.candidates[0].error)
         return candidate
+
+
+def family_of(kernel: Kernel) -> Kernel:
+    """The kernel without its lengthscale."""
+    return kernel.with_lengthscale(1.0) if isinstance(kernel, Radial) else kernel
 
 
 def bounded_columns(metric: FeatureMap, X: Tensor) -> Tensor:
