@@ -354,6 +354,33 @@ def test_a_fit_shows_what_it_chose_and_how_far_off_it_is(data, tmp_path):
     assert "is double, so this is a regression; use --classify if it holds labels" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "params"),
+    [
+        (("--loss", "poisson"), {"loss": "poisson"}),
+        (("--loss", "tweedie", "--power", "1.3"), {"loss": "tweedie", "power": 1.3}),
+    ],
+    ids=["poisson", "tweedie"],
+)
+def test_a_loss_is_that_of_the_estimator(tmp_path, options, params):
+    table = rows(600)
+    counts = np.floor(np.exp(table["a"].to_numpy()))
+    data = write(table.drop_columns("y").append_column("y", pa.array(counts)), tmp_path / "n.csv")
+    done = fitted(data, tmp_path / "m.park", *NUMBERS, *options)
+    assert done.exit_code == 0, done.stderr
+    model, X = load(tmp_path / "m.park"), table.select(["a", "b", "c"]).to_pandas()
+    quick = {"penalty": 1e-3, "n_cells": 2, "blend": 1, "coarse": 0, "metric": "standard"}
+    known = ParKRegressor(kernel="gaussian", **quick, **params, random_state=0).fit(X, counts)
+    np.testing.assert_allclose(model.predict(X), known.predict(X), rtol=1e-6)
+
+
+def test_a_loss_for_labels_is_refused(data, tmp_path):
+    given = ("fit", data, "--target", "label", "-o", tmp_path / "m.park", "--loss", "poisson")
+    code, error = error_of(*given)
+    assert code == exits.USAGE
+    assert "loss and power must be left out of a classification" in error["message"]
+
+
 def test_a_quiet_fit_shows_nothing_but_its_result(data, tmp_path):
     done = fitted(data, tmp_path / "m.park", *NUMBERS, "--quiet")
     assert done.stderr == ""

@@ -231,6 +231,14 @@ def test_slopes_equal_finite_differences_of_blended_cells(kernel):
     np.testing.assert_allclose(explain(model, X[:80]).slopes, differences(model, X[:80]), atol=1e-5)
 
 
+def test_slopes_of_a_logarithmic_link_are_those_of_predictions():
+    X, y = waves(600, 3)
+    known = {**BLENDED, "kernel": Gaussian(1.0), "coarse": 0, "extrapolation": "free"}
+    model = ParKRegressor(**known, loss="gamma").fit(X, np.exp(y))
+    slopes = differences(model, X[:80])
+    np.testing.assert_allclose(explain(model, X[:80]).slopes, slopes, atol=1e-5)
+
+
 def test_slopes_equal_finite_differences_across_regions():
     X, y = waves(600, 2)
     cells = {**BLENDED, "n_cells": 8, "kernel": Gaussian(1.0), "extrapolation": "free"}
