@@ -25,7 +25,7 @@ from parkrr.park import (
     make_tasks,
     place_centroids,
 )
-from parkrr.partition import HARD, Blend
+from parkrr.partition import HARD, Blend, median_margin
 from parkrr.runtime import map_on_threads
 from parkrr.tuning.log import TuningLog
 
@@ -129,9 +129,7 @@ class BlendTrial:
 
     def open_blends(self) -> list[Blend]:
         """The nearest cell alone, and blends of as many cells and widths as are compared."""
-        distance = self.settings.kernel.distance(self.centroids)
-        margins = distance.nearest(self.validation.X, 2)[1][:, 1]
-        width = float(margins.median())
+        width = median_margin(self.settings.kernel, self.centroids, self.validation.X)
         return [HARD, *(Blend(k, width * factor) for k in NEAREST for factor in WIDTHS)]
 
     def compare(
