@@ -1,5 +1,6 @@
 """Metric descent: its slopes are those of the formula, and it finds the column that matters."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -146,6 +147,18 @@ def test_the_error_is_the_mean_over_the_last_sixteen_steps():
     learned = descent(torch.ones(4))
     learned.steps = [(100.0, 1.0)] * 5 + [(2.0, 1.0)] * 8 + [(3.0, 4.0)] * 8
     assert learned.error == (8 * 2.0 + 8 * 3.0) / (8 * 1.0 + 8 * 4.0)
+
+
+def test_the_error_on_batches_is_the_mean_squared_residual_of_their_validation_rows():
+    learned = descent(torch.ones(4))
+    batches = learned.draw_batches(3, 100)
+    squares = compute_slopes(batches, learned.kernel, learned.matrix, learned.ridge).squares
+    assert learned.measure_error(batches) == pytest.approx(float(squares.sum()) / (3 * 25))
+
+
+def test_the_error_on_batches_that_cannot_be_solved_is_infinite():
+    learned = descent(torch.ones(4), ridge=-1e3, fixed=True)
+    assert learned.measure_error(learned.draw_batches(2, 100)) == math.inf
 
 
 def test_a_batch_holds_the_rows_nearest_to_its_centre_behind_the_matrix():

@@ -15,6 +15,7 @@ from parkrr.planning.settings import build_settings, open_choices
 from parkrr.runtime import ChoiceProgress
 from parkrr.tuning.log import Candidate, TuningLog
 from parkrr.tuning.metric_search import (
+    COMMON_BATCHES,
     EFFORTS,
     DescentCandidate,
     DescentSteps,
@@ -191,22 +192,38 @@ def test_a_metric_that_is_asked_for_is_learned_from_few_rows_of_many_features():
 
 def descended(kernel, error, searched):
     [diagonal, _] = searched.start_descents()
-    diagonal.descent.steps = [(error, 1.0)]
-    return DescentCandidate(candidate(kernel), "diagonal", diagonal.descent)
+    descent = diagonal.descent.restart(kernel)
+    descent.steps = [(error, 1.0)]
+    return DescentCandidate(candidate(kernel), "diagonal", descent)
 
 
-@pytest.mark.parametrize(
-    ("n", "kept"), [(9_999, [Laplacian(1.0)]), (10_000, [Laplacian(1.0), Gaussian(1.0)])]
-)
-def test_kernels_of_close_errors_are_left_to_cells_if_there_are_rows_enough(n, kept):
-    searched = search([candidate()])
-    alike = [
-        descended(Gaussian(1.0), 0.33, searched),
-        descended(Laplacian(1.0), 0.3, searched),
-        descended(Matern(1.0), 0.5, searched),
+def kernels_of_which_the_second_fits(searched):
+    return [
+        descended(Gaussian(0.01), 0.1, searched),
+        descended(Gaussian(1.0), 0.5, searched),
+        descended(Gaussian(0.02), 0.3, searched),
     ]
-    searched.rows = ArraySource(torch.zeros(n, 3), torch.zeros(n, 1))
-    assert [each.start.kernel for each in searched.select_close(alike)] == kept
+
+
+def test_the_kernel_of_least_error_on_common_batches_is_selected():
+    searched = search([candidate()])
+    alike = kernels_of_which_the_second_fits(searched)
+    assert searched.select_kernel(alike, 100).start.kernel == Gaussian(1.0)
+
+
+def test_errors_of_the_kernel_comparison_are_those_of_the_same_batches():
+    searched = search([candidate()])
+    alike = kernels_of_which_the_second_fits(searched)
+    batches = alike[0].descent.restart(alike[0].start.kernel).draw_batches(COMMON_BATCHES, 100)
+    searched.select_kernel(alike, 100)
+    noted = [each["error"] for each in searched.log.tried if each["step"] == "kernel comparison"]
+    assert noted == [each.descent.measure_error(batches) for each in alike]
+
+
+def test_the_first_kernel_stays_where_the_time_is_over():
+    late = search([candidate()], deadline=-math.inf)
+    [one, other] = late.start_descents()
+    assert late.select_kernel([one, other], 100) is one
 
 
 def test_a_descent_gives_its_candidate_matrix_ridge_and_name():

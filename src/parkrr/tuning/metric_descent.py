@@ -202,11 +202,22 @@ class MetricDescent:
         for k, rate in enumerate(rates):
             self.step(batches[k * BATCHES : (k + 1) * BATCHES], rate)
 
-    def step(self, batches: list[LocalBatch], rate: float) -> None:
-        """One step along the mean slope of some batches: in shape, in size and of the ridge."""
+    def measure_slopes(self, batches: list[LocalBatch]) -> Slopes:
+        """Squared residuals and slopes of these batches where the descent is now."""
         task = partial(compute_slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
         parts = self.engine.map(task, pair_batches(batches))
-        slopes = Slopes(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        return Slopes(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def measure_error(self, batches: list[LocalBatch]) -> float:
+        """Mean squared residual of these batches, infinite where a system has no solution."""
+        slopes = self.measure_slopes(batches)
+        if not bool(slopes.is_finite.all()):
+            return math.inf
+        return float(slopes.squares.sum() / slopes.weight.sum())
+
+    def step(self, batches: list[LocalBatch], rate: float) -> None:
+        """One step along the mean slope of some batches: in shape, in size and of the ridge."""
+        slopes = self.measure_slopes(batches)
         solved = slopes.is_finite
         if not bool(solved.any()):
             return
