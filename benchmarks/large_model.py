@@ -56,7 +56,7 @@ def write(path, features):
         blend=Blend(2, 0.1),
         limits=torch.stack([torch.full((Q, 1), -9.0), torch.full((Q, 1), 9.0)]).double(),
     )
-    model.report_ = [replace(model.report_[0], cell=q) for q in range(Q)]
+    model.report_ = [model.report_[0]._replace(cell=q) for q in range(Q)]
     bars = model.intervals_
     noise, ridge = bars.posterior.noise.repeat(Q, 1), bars.posterior.ridge.repeat(Q)
     posterior = replace(bars.posterior, noise=noise, ridge=ridge)

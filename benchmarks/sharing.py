@@ -33,7 +33,7 @@ def write(path):
     centers = [c + 0.1 * torch.randn(CENTERS, FEATURES) for c in centroids]
     weights = [torch.randn(CENTERS, 1, dtype=torch.float64) for _ in centroids]
     model.model_ = replace(model.model_, centroids=centroids, centers=centers, weights=weights)
-    model.report_ = [replace(model.report_[0], cell=q) for q in range(CELLS)]
+    model.report_ = [model.report_[0]._replace(cell=q) for q in range(CELLS)]
     bars = model.intervals_
     noise, ridge = bars.posterior.noise.repeat(CELLS, 1), bars.posterior.ridge.repeat(CELLS)
     posterior = replace(bars.posterior, noise=noise, ridge=ridge)

@@ -7,14 +7,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from parkrr import ParKClassifier, ParKRegressor, Polynomial, load
+from parkrr import Matern, ParKClassifier, ParKRegressor, Polynomial, load
 from parkrr.errors import ParameterError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 4))
 Y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=400)
 QUIET = {"random_state": 0, "progress": False}
-STEPS = ["sample search", "metric descent", "comparison on cells", "chosen"]
+STEPS = ["sample search", "metric descent", "kernel comparison", "comparison on cells", "chosen"]
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +123,13 @@ def test_what_is_given_stays_in_a_warm_start(fitted):
 def test_a_kernel_of_another_family_is_chosen_again(fitted):
     other = ParKRegressor(warm_start=fitted.chosen_, kernel="polynomial", **QUIET).fit(X, Y)
     assert isinstance(other.chosen_.params["kernel"], Polynomial)
+
+
+def test_a_kernel_of_another_smoothness_is_chosen_again(fitted):
+    smooth = fitted.chosen_.params | {"kernel": Matern(2.0, nu=2.5)}
+    earlier = fitted.chosen_._replace(params=smooth)
+    other = ParKRegressor(warm_start=earlier, kernel="matern", **QUIET).fit(X, Y)
+    assert other.chosen_.params["kernel"].nu == 1.5
 
 
 def test_choices_hold_neither_callbacks_nor_earlier_choices(fitted):

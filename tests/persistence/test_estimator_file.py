@@ -1,7 +1,6 @@
 """Fitted attributes and parameters become plain data and come back."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,7 +55,7 @@ def test_a_parameter_that_is_not_plain_becomes_so(value, plain):
 
 def test_a_report_is_columns_and_comes_back():
     plain = CellReport(0, 9, 9.0, 3, 1e-3, "direct", "asked for", 0, 0.0, True, "", 0.1)
-    report = [plain, replace(plain, cell=1, residual=math.nan, error=math.inf), plain]
+    report = [plain, plain._replace(cell=1, residual=math.nan, error=math.inf), plain]
     encoded = encode_report(report)
     assert encoded["residual"] == [0.0, "nan", 0.0]
     assert encoded["error"] == [None, "inf", None]

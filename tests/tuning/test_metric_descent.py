@@ -151,9 +151,11 @@ def test_the_error_is_the_mean_over_the_last_sixteen_steps():
 
 def test_the_error_on_batches_is_the_mean_squared_residual_of_their_validation_rows():
     learned = descent(torch.ones(4))
-    batches = learned.draw_batches(3, 100)
-    squares = compute_slopes(batches, learned.kernel, learned.matrix, learned.ridge).squares
-    assert learned.measure_error(batches) == pytest.approx(float(squares.sum()) / (3 * 25))
+    one, other = batch(False), batch(True)
+    parts = [compute_slopes([b], learned.kernel, torch.ones(3).double(), 1.0) for b in (one, other)]
+    learned.matrix = torch.ones(3).double()
+    squares, weight = (sum(float(part[k]) for part in parts) for k in (0, 1))
+    assert learned.measure_error([one, other]) == pytest.approx(squares / weight)
 
 
 def test_the_error_on_batches_that_cannot_be_solved_is_infinite():

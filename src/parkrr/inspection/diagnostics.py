@@ -4,7 +4,6 @@ Any rows can be given, best those that the fit has not seen. Nothing here draws.
 """
 
 import re
-from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -132,7 +131,7 @@ def cell_table(model: FittedEstimator) -> list[dict[str, Any]]:
     1.0
     """
     total = sum(cell.weight for cell in check_fitted(model).report_)
-    return [{**asdict(cell), "share": cell.weight / total} for cell in model.report_]
+    return [{**cell._asdict(), "share": cell.weight / total} for cell in model.report_]
 
 
 def errors_by_cell(model: FittedEstimator, X: Any, y: ArrayLike) -> list[dict[str, Any]]:

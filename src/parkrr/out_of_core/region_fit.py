@@ -250,7 +250,7 @@ def read_regions(
 def number_cells(regions: list[FittedRegion]) -> list[CellResult]:
     """The cells of all regions, with their numbers among all."""
     cells = [cell for region in regions for cell in region.cells]
-    return [cell._replace(report=replace(cell.report, cell=q)) for q, cell in enumerate(cells)]
+    return [cell._replace(report=cell.report._replace(cell=q)) for q, cell in enumerate(cells)]
 
 
 def join_levels(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -149,7 +149,7 @@ def publish_cells(
         arrays += [alpha, none if change is None else change]
         arrays += [Z, X, Y, w] if own_rows else []
         wide = Z.dtype == torch.float64
-        reports.append({"left_out": len(X), "wide": wide, "report": asdict(report)})
+        reports.append({"left_out": len(X), "wide": wide, "report": report._asdict()})
     numbers = torch.cat([array.double().reshape(-1) for array in arrays]).cpu().numpy()
     checks = checksums(numbers, [len(numbers)])
     facts = {"own_rows": own_rows, "cells": reports, "checks": checks, **(about or {})}

@@ -285,8 +285,7 @@ def update_report(
     report = list(report)
     for q, fit in fits.items():
         rows, n_q = int(statistics.rows[q]), float(statistics.weight[q])
-        report[q] = replace(
-            report[q],
+        report[q] = report[q]._replace(
             rows=rows,
             weight=n_q,
             penalty=local_penalty(statistics.ridge, n_q),

@@ -5,7 +5,7 @@ Start at :func:`save_estimator` and :func:`load_estimator`. docs/modelfile.md de
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -205,19 +205,22 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
 
 def encode_report(report: list[CellReport]) -> dict[str, list[Any]]:
     """A list of values for each field: 10^5 objects took three times the bytes and the time."""
-    names = [field.name for field in fields(CellReport)]
-    return {name: encode_numbers([getattr(cell, name) for cell in report]) for name in names}
+    columns = zip(*report, strict=True)
+    return {
+        name: encode_numbers(list(column))
+        for name, column in zip(CellReport._fields, columns, strict=True)
+    }
 
 
 def decode_report(data: Any) -> list[CellReport]:
     """The report of all cells; files once had an object for each."""
     if isinstance(data, list):
         return [CellReport(**decode_numbers(cell)) for cell in data]
-    columns = [data[field.name] for field in fields(CellReport)]
+    columns = [data[name] for name in CellReport._fields]
     # Only numbers that are not finite are text in a column of numbers, and they are rare.
-    mixed = [{type(value) for value in column} > {str} for column in columns]
+    mixed = [set(map(type, column)) > {str} for column in columns]
     columns = [decode_numbers(c) if some else c for c, some in zip(columns, mixed, strict=True)]
-    return [CellReport(*values) for values in zip(*columns, strict=True)]
+    return list(map(CellReport._make, zip(*columns, strict=True)))
 
 
 def decode_columns(facts: dict[str, Any]) -> TableEncoder:

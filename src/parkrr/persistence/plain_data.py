@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from inspect import signature
 from typing import Any, get_type_hints
 
 import msgspec
@@ -102,17 +102,20 @@ def define_like(
     columns: bool = False,
     **tag: str,
 ) -> Any:
-    """The schema of an object with the fields of a dataclass, some of their types replaced.
+    """The schema of an object with the fields of a dataclass or a named tuple.
+
+    Some of their types are replaced.
 
     With `defaults`, a field that has a default may be missing, as in files from before it existed.
     With `columns` it has a list of values for each field, of many such objects.
     """
     hints = get_type_hints(kind)
     rows: list[Any] = []
-    for field in fields(kind):
-        value: Any = types.get(hints[field.name], hints[field.name])
-        row = (field.name, list[value] if columns else value)
-        rows.append((*row, field.default) if defaults and field.default is not MISSING else row)
+    for name, field in signature(kind).parameters.items():
+        value: Any = types.get(hints[name], hints[name])
+        row = (name, list[value] if columns else value)
+        has_default = defaults and field.default is not field.empty
+        rows.append((*row, field.default) if has_default else row)
     return msgspec.defstruct(kind.__name__, rows, forbid_unknown_fields=True, **tag)  # type: ignore[arg-type]
 
 

@@ -52,7 +52,12 @@ from parkrr.runtime import (
 )
 from parkrr.solvers import Falkon, stabilize
 from parkrr.tuning import EFFORTS, Chosen, Effort, OpenChoices, TuningLog, choose_loss_penalty, tune
-from parkrr.tuning.metric_search import MATRIX_COLUMNS, ROWS_PER_FEATURE, ROWS_PER_SCREENED
+from parkrr.tuning.metric_search import (
+    MATRIX_COLUMNS,
+    ROWS_PER_FEATURE,
+    ROWS_PER_SCREENED,
+    family_of,
+)
 
 METRICS = ("auto", "euclidean", "learned", "standard")
 FAMILIES = (Gaussian(), Matern(nu=2.5), Matern(nu=1.5), Laplacian())
@@ -102,7 +107,7 @@ def keep_choices(params: dict[str, Any], d: int) -> dict[str, Any]:
         )
     kernel, metric = params["kernel"], earlier.params["metric"]
     same = is_auto(kernel) or (
-        isinstance(kernel, str) and isinstance(earlier.params["kernel"], type(as_kernel(kernel)))
+        isinstance(kernel, str) and family_of(earlier.params["kernel"]) == as_kernel(kernel)
     )
     origin = metric.origin if isinstance(metric, FeatureMap) else None
     fits = origin is None or len(origin) == d

@@ -88,6 +88,16 @@ class LocalBatch:
         alpha = torch.cholesky_solve(Y, cholesky_or_nan(K))
         return gradient_products(kernel, alpha, X, X[: max(1, len(X) // 2)])
 
+    def squared_error(self, kernel: Radial, matrix: Tensor, ridge: float) -> Tensor:
+        """Sum of squared validation residuals and of their weights, (2,)."""
+        F, Y, w = self.training_first
+        assert w is not None
+        t, X = self.n_training, apply_matrix(F, matrix)
+        K = kernel(X, X[:t])  # (t + v, t)
+        L = cholesky_or_nan(add_to_diagonal(K[:t], ridge / w[:t]))
+        R = K[t:] @ solve_factor(L, Y[:t]) - Y[t:]  # (v, outputs)
+        return torch.stack([w[t:] @ R.square().sum(1), w[t:].sum()])
+
 
 def compute_slopes(
     batches: Sequence[LocalBatch], kernel: Radial, matrix: Tensor, ridge: float
@@ -202,22 +212,19 @@ class MetricDescent:
         for k, rate in enumerate(rates):
             self.step(batches[k * BATCHES : (k + 1) * BATCHES], rate)
 
-    def measure_slopes(self, batches: list[LocalBatch]) -> Slopes:
-        """Squared residuals and slopes of these batches where the descent is now."""
-        task = partial(compute_slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
-        parts = self.engine.map(task, pair_batches(batches))
-        return Slopes(*(torch.cat(part) for part in zip(*parts, strict=True)))
-
     def measure_error(self, batches: list[LocalBatch]) -> float:
         """Mean squared residual of these batches, infinite where a system has no solution."""
-        slopes = self.measure_slopes(batches)
-        if not bool(slopes.is_finite.all()):
-            return math.inf
-        return float(slopes.squares.sum() / slopes.weight.sum())
+        task = partial(
+            LocalBatch.squared_error, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge
+        )
+        squares, weight = torch.stack(self.engine.map(task, batches)).sum(0).tolist()
+        return squares / weight if math.isfinite(squares) else math.inf
 
     def step(self, batches: list[LocalBatch], rate: float) -> None:
         """One step along the mean slope of some batches: in shape, in size and of the ridge."""
-        slopes = self.measure_slopes(batches)
+        task = partial(compute_slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
+        parts = self.engine.map(task, pair_batches(batches))
+        slopes = Slopes(*(torch.cat(part) for part in zip(*parts, strict=True)))
         solved = slopes.is_finite
         if not bool(solved.any()):
             return

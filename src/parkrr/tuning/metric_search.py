@@ -305,6 +305,7 @@ class MetricSearch:
         for each, error in zip(alike, errors, strict=True):
             candidate = self.current(each)._replace(error=error)
             self.log.note_candidate("kernel comparison", candidate)
+            self.report("kernel comparison", candidate, error / self.log.variance)
         return alike[errors.index(min(errors))]
 
     def start_descents(self) -> list[DescentCandidate]:
