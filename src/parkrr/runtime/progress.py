@@ -32,8 +32,8 @@ class FitEvent(NamedTuple):
     Parameters
     ----------
     step : str
-        "sample search", "metric descent", "kernel comparison", "comparison on cells" or "blend
-        trial"; the last event of a search has "chosen".
+        "sample search", "metric descent", "kernel comparison", "comparison on cells" or
+        "blend trial"; the last event of a search has "chosen".
     candidate : str
         What was compared: a kernel and a feature map, or a blend.
     error : float
