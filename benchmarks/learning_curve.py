@@ -3,6 +3,7 @@
     python benchmarks/learning_curve.py --folder /data/octaves --rows 1e5 1e6 1e7 1e8
     python benchmarks/learning_curve.py --folder /data/octaves --rows 1e7 --n-centers 240000
     python benchmarks/learning_curve.py --folder /data/octaves --data airline3m --rows 1e5 1e6 2e6
+    python benchmarks/learning_curve.py --folder /data/rides --data taxi1m --rows 9e5 --in-memory
 
 Made-up data has two features and detail at every scale: twelve octaves of plane waves, each with
 half the variance of the one before, plus noise of a tenth of the standard deviation. Its error is
@@ -105,13 +106,14 @@ def test_rows(name):
     return {f"x{k}": column for k, column in enumerate(X.T)}, y, float(y.std())
 
 
-def fit(name, files, settings):
-    """Fit files in this process; what came out."""
+def fit(name, files, settings, in_memory):
+    """Fit files in this process, from disk or in memory; what came out."""
     from parkrr import ParKRegressor, scan_parquet
 
     model = ParKRegressor(random_state=0, **settings)
     with tempfile.TemporaryDirectory(dir=Path(files[0]).parent) as folder:
-        model.set_params(checkpoint=folder)
+        if not in_memory:
+            model.set_params(checkpoint=folder)
         start = time.perf_counter()
         model.fit(scan_parquet(files, target="y"))
         seconds = time.perf_counter() - start
@@ -133,7 +135,7 @@ def fit(name, files, settings):
 
 def describe(label, facts):
     n = facts["rows"]
-    fitting = facts["steps"]["pass"] + facts["steps"]["cells"]
+    fitting = facts["steps"].get("pass", 0.0) + facts["steps"]["cells"]
     return [
         label,
         f"{facts['error']:.4f}",
@@ -154,6 +156,7 @@ def main():
     parser.add_argument("--data", default="octaves")
     parser.add_argument("--n-centers", type=int, help="a fixed number, as before regions")
     parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--in-memory", action="store_true", help="the same rows without a disk")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -162,7 +165,9 @@ def main():
     arguments.folder.mkdir(parents=True, exist_ok=True)
     kept = RESULTS / "learning_curve.json"
     results = json.loads(kept.read_text())["results"] if kept.exists() else {}
-    settings = {"max_memory": arguments.memory, "progress": False}
+    settings = {"progress": False}
+    if not arguments.in_memory:
+        settings["max_memory"] = arguments.memory
     if arguments.n_centers:
         settings["n_centers"] = arguments.n_centers
     for n in map(int, arguments.rows):
@@ -170,9 +175,11 @@ def main():
         make = make_octaves(arguments.folder, n) if name == "octaves" else None
         files = make or make_real(arguments.folder, name, n)
         command = [sys.executable, __file__, "--folder", str(arguments.folder)]
-        output, peak = run_watched([*command, "--one", json.dumps([name, files, settings])])
+        one = json.dumps([name, files, settings, arguments.in_memory])
+        output, peak = run_watched([*command, "--one", one])
         facts = json.loads(output.splitlines()[-1])
         fixed = f", n_centers={arguments.n_centers:,}" if arguments.n_centers else ""
+        fixed += ", in memory" if arguments.in_memory else ""
         results[f"{name}, {n:,}{fixed}"] = {**facts, "rows": n, "peak_gb": peak / 1e9}
         write(results)  # after every fit, for the next may be interrupted
 
@@ -183,7 +190,8 @@ def write(results):
     rows = [describe(*pair) for pair in results.items()]
     notes = [
         f"Octaves: error to the function without noise, whose standard deviation is 1; the noise "
-        f"has {NOISE}. Others: RMSE over the standard deviation. max_memory 4 GB.",
+        f"has {NOISE}. Others: RMSE over the standard deviation. max_memory 4 GB "
+        f"from disk, none in memory.",
         "Core-microseconds count all of the process, imports and choices included.",
     ]
     record("learning_curve", results, "Error against rows on disk", header, rows, notes)

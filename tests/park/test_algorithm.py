@@ -13,7 +13,7 @@ from parkrr.kernels import Gaussian, Linear, Polynomial
 from parkrr.park import (
     divide_rows,
     fit_cells,
-    fit_coarse,
+    fit_nystrom_model,
     fit_park,
     make_feature_map,
     make_tasks,
@@ -159,7 +159,7 @@ def test_the_coarse_level_is_not_fitted_to_rows_that_are_left_out():
 
 def test_a_coarse_level_fits_a_smooth_function():
     given = rows()
-    coarse = fit_coarse(Gaussian(3.0), given, n_centers=60, n_threads=1, seed=0)
+    coarse = fit_nystrom_model(Gaussian(3.0), given, n_centers=60, n_threads=1, seed=0)
     assert float((coarse(given.X) - given.Y).square().mean().sqrt()) < 0.15
 
 

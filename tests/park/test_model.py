@@ -12,7 +12,7 @@ from parkrr.data import Block
 from parkrr.errors import NotFiniteError
 from parkrr.kernels import Gaussian, Matern, Polynomial
 from parkrr.kernels.feature_map import FeatureMap
-from parkrr.park import CoarseModel, Model
+from parkrr.park import Model, NystromModel
 from parkrr.park.model import PreparedCells, Workspace
 from parkrr.partition import Blend
 
@@ -49,7 +49,7 @@ def formula(given, X):
     return out
 
 
-COARSE = CoarseModel(Gaussian(4.0), random(6, 3, seed=9), random(6, 2, seed=10))
+COARSE = NystromModel(Gaussian(4.0), random(6, 3, seed=9), random(6, 2, seed=10))
 
 
 @pytest.mark.parametrize("n", [1, 2, 50, 700])

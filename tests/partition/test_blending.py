@@ -8,7 +8,7 @@ import torch
 
 from parkrr.kernels import Gaussian
 from parkrr.park.algorithm import Coarse
-from parkrr.park.model import CoarseModel, VoronoiPartition
+from parkrr.park.model import NystromModel, VoronoiPartition
 from parkrr.partition import HARD, Blend, Regions, median_margin
 from plain import plain
 
@@ -136,7 +136,7 @@ def test_cells_and_coarse_level_add_up(rows):
     X, y = rows
     fitted = plain(n_cells=4, coarse=Coarse(20, Gaussian(3.0)), random_state=0).fit(X, y)
     model = fitted.model_
-    assert isinstance(model.coarse, CoarseModel)
+    assert isinstance(model.coarse, NystromModel)
     mapped = model.map_rows(torch.from_numpy(X))
     K = model.coarse.kernel(mapped, model.coarse.centers)
     cells = [

@@ -9,7 +9,7 @@ import torch
 
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import FeatureMap, Gaussian
-from parkrr.park import Coarse, Model, fit_cells, fit_coarse, make_tasks
+from parkrr.park import Coarse, Model, fit_cells, fit_nystrom_model, make_tasks
 from parkrr.partition import Blend
 from parkrr.planning.settings import build_settings, open_choices
 from parkrr.tuning.blend_trial import (
@@ -71,7 +71,7 @@ def fit_model(prepared, level, blend):
     given, coarse = prepared.settings, None
     cells = prepared.cells
     if level is not None:
-        coarse = fit_coarse(level.kernel, prepared.rest, level.n_centers, 1, given.seed)
+        coarse = fit_nystrom_model(level.kernel, prepared.rest, level.n_centers, 1, given.seed)
         cells = [replace(cell, Y=cell.Y - coarse(cell.X)) for cell in cells]
     tasks = make_tasks(given, cells, prepared.n, given.seed, every_row=True)
     fitted = fit_cells(given, tasks)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from parkrr.kernels import FeatureMap, Gaussian
-from parkrr.park import CoarseModel
+from parkrr.park import NystromModel
 from parkrr.tuning.log import Candidate, Chosen, TuningLog
 from reference import kernel_matrix
 
@@ -16,7 +16,7 @@ CANDIDATE = Candidate(
     penalty=1e-3,
     error=0.25,
     map_name="standard",
-    model=CoarseModel(Gaussian(1.5), CENTERS, WEIGHTS),
+    model=NystromModel(Gaussian(1.5), CENTERS, WEIGHTS),
 )
 
 

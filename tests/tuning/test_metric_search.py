@@ -10,7 +10,7 @@ import torch
 from parkrr.data.rows import ArraySource
 from parkrr.kernels import FeatureMap, Gaussian, Laplacian, Matern
 from parkrr.kernels.feature_map import add_normal_scores
-from parkrr.park import CoarseModel
+from parkrr.park import NystromModel
 from parkrr.planning.settings import build_settings, open_choices
 from parkrr.runtime import ChoiceProgress
 from parkrr.tuning.log import Candidate, TuningLog
@@ -39,7 +39,7 @@ SCORES = add_normal_scores(RAW, torch.from_numpy(X))
 def candidate(kernel=None, metric=RAW, map_name="standard", penalty=1e-3):
     kernel = kernel or Gaussian(1.0)
     Z = metric(torch.from_numpy(X[:2]), torch.float64)
-    model = CoarseModel(kernel, Z, torch.ones(2, 1, dtype=torch.float64))
+    model = NystromModel(kernel, Z, torch.ones(2, 1, dtype=torch.float64))
     return Candidate(kernel, metric, penalty, 1.0, map_name, model)
 
 
@@ -165,7 +165,7 @@ NOISE = np.random.default_rng(1).normal(size=(1000, 1))
 
 def wide_search(y, metric):
     raw = FeatureMap(torch.zeros(110).double(), torch.ones(110).double())
-    model = CoarseModel(Matern(20.0), torch.zeros(2, 110).double(), torch.ones(2, 1).double())
+    model = NystromModel(Matern(20.0), torch.zeros(2, 110).double(), torch.ones(2, 1).double())
     params = plain().get_params() | {"kernel": "auto", "penalty": "auto", "metric": metric}
     choices = open_choices(params | {"progress": False, "engine": "local"}, 1000, 110)
     settings = build_settings(params, choices, SimpleNamespace(n_cells=1, n_centers=1000), 1000, 0)

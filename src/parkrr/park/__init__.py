@@ -13,8 +13,8 @@ from parkrr.park.algorithm import (
     count_centers,
     divide_rows,
     fit_cells,
-    fit_coarse,
     fit_leaving_out,
+    fit_nystrom_model,
     fit_park,
     make_feature_map,
     make_tasks,
@@ -47,8 +47,8 @@ from parkrr.park.incremental import (
 from parkrr.park.model import (
     IMPORTANCE_ROWS,
     Cell,
-    CoarseModel,
     Model,
+    NystromModel,
     feature_importances,
     prepare_cell,
 )

@@ -33,7 +33,7 @@ from parkrr.park.cells import (
     fit_cell,
     join_left_out,
 )
-from parkrr.park.model import CoarseModel, Model
+from parkrr.park.model import Model, NystromModel
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells, choose_centroids
 from parkrr.runtime import Engine, LocalEngine, run_tasks
 from parkrr.solvers import (
@@ -344,7 +344,7 @@ def prepare_rows(
         others = (~left_out).nonzero()[:, 0]
         seen = rows if bool(left_out.all()) else replace(rows, index=others)
         n_centers, coarse_kernel = settings.coarse.n_centers, settings.coarse.kernel or kernel
-        level = fit_coarse(coarse_kernel, seen, n_centers, local.cores, seeds.coarse)
+        level = fit_nystrom_model(coarse_kernel, seen, n_centers, local.cores, seeds.coarse)
         shards = rows.shards(math.ceil(rows.n_rows / settings.assign_rows))
         values = torch.cat(local.map(lambda shard: level(shard.load().X), shards))  # (n, t)
         rows = replace(rows, Y=rows.Y - values.to(rows.Y.dtype))
@@ -524,9 +524,9 @@ def make_feature_map(
     return center_features(sample) if metric == "euclidean" else standardize_features(sample)
 
 
-def fit_coarse(
+def fit_nystrom_model(
     kernel: Kernel, rows: ArraySource, n_centers: int, n_threads: int, seed: int
-) -> CoarseModel:
+) -> NystromModel:
     """The Nystrom estimator of least cross-validation score on a sample of the rows."""
     sample = rows.sample(COARSE_ROWS * n_centers, seed)
     Z = sample.X[draw_indices(sample.n_rows, n_centers, seed)]  # (m, e)
@@ -536,8 +536,8 @@ def fit_coarse(
     for penalty in COARSE_PENALTIES[order].tolist():
         weights = path.weights(penalty)
         if Z.dtype == torch.float64 or not needs_float64(kernel, sample.X, Z, weights):
-            return CoarseModel(kernel, Z, weights)
-    return CoarseModel(kernel, Z, path.weights(float(PENALTIES[-1])))
+            return NystromModel(kernel, Z, weights)
+    return NystromModel(kernel, Z, path.weights(float(PENALTIES[-1])))
 
 
 def scale_target(

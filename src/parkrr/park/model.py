@@ -58,7 +58,7 @@ class Model:
     weights: Sequence[Tensor]  # their coefficients, Q times (m_q, t)
     intercept: Tensor  # (t,)  added to every prediction
     blend: Blend = HARD  # how many of the nearest cells predict a row, and with what shares
-    coarse: "CoarseModel | None" = None  # of all rows; cells were fitted to its residual
+    coarse: "NystromModel | None" = None  # of all rows; cells were fitted to its residual
     limits: Tensor | None = None  # (2, Q, t)  of predictions in each cell; None for none
     regions: Regions | None = None  # to which consecutive cells belong; None for one level
     link: str = "identity"  # or "log": a prediction is the exponential of the sum, within limits
@@ -380,8 +380,8 @@ def fill_groups(cell_of: Tensor, n: Tensor) -> tuple[Tensor, Tensor, list[int]]:
 
 
 @dataclass(frozen=True)
-class CoarseModel:
-    """One Nystrom estimator of all rows."""
+class NystromModel:
+    """One Nystrom estimator, eq. (8), of mapped rows."""
 
     kernel: Kernel
     centers: Tensor  # (m, e)

@@ -20,8 +20,8 @@ from parkrr.park import (
     CellReport,
     CellStatistics,
     Coarse,
-    CoarseModel,
     Model,
+    NystromModel,
 )
 from parkrr.partition import Blend
 from parkrr.persistence.model_file import (
@@ -348,7 +348,7 @@ def decode_intervals(
     learned = None
     if facts["kernel"] is not None:
         kernel = decode_kernel(facts["kernel"])
-        learned = CoarseModel(kernel, tensors["centers"], tensors["weights"])
+        learned = NystromModel(kernel, tensors["centers"], tensors["weights"])
     posterior = Posterior(tensors["noise"], tensors["ridge"])
     factors, quantiles = tensors["factors"], tensors["quantiles"]
     guarantee, scores, jackknife = facts.get("guarantee", "none"), None, None

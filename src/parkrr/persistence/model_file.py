@@ -16,7 +16,7 @@ from torch import Tensor
 from parkrr.data import atomic_write, draw_indices
 from parkrr.errors import ModelFileError, ParameterError
 from parkrr.kernels import KERNELS, FeatureMap, Kernel, KernelProduct, KernelSum
-from parkrr.park import CoarseModel, Model
+from parkrr.park import Model, NystromModel
 from parkrr.partition import Blend, Regions
 from parkrr.persistence.schema import CHECKED_BYTES, check_model
 from parkrr.persistence.tensor_file import read_tensors, write_tensors
@@ -134,7 +134,7 @@ def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool)
         blend=Blend(**about["blend"]),
         limits=tensors.get("limits"),  # of which files of earlier versions have none
         regions=Regions(**regions) if regions else None,
-        coarse=coarse and CoarseModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
+        coarse=coarse and NystromModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
         link=about.get("link", "identity"),
     )
 

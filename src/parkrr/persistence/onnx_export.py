@@ -240,7 +240,7 @@ def route(model: Model, X: Value) -> RoutedRows:
     rows, coarse = map_features(model.metric, X, dtype), None
     k = model.blend.n_blended(len(model.centroids))
     D = order_by_distance(model.kernel, rows.cast(np.float64), model.centroids)  # (n, Q)
-    if model.coarse is not None:  # CoarseModel.__call__
+    if model.coarse is not None:  # NystromModel.__call__
         Z = model.coarse.centers
         level = Cell(model.coarse.kernel.against(Z), model.coarse.weights.to(Z.dtype))
         coarse = ExportedCells(graph, model.coarse.kernel, [level])(graph.integers(0), rows)

@@ -17,11 +17,11 @@ from parkrr.data import ArraySource, Holdout, join_blocks
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import (
     Coarse,
-    CoarseModel,
     FitSettings,
+    NystromModel,
     divide_rows,
     fit_cells,
-    fit_coarse,
+    fit_nystrom_model,
     make_tasks,
     place_centroids,
 )
@@ -103,15 +103,15 @@ class BlendTrial:
             for each in coarse
         ]
 
-    def fit_coarse(self, level: Coarse | None) -> CoarseModel | None:
+    def fit_coarse(self, level: Coarse | None) -> NystromModel | None:
         """A coarse level that has not seen validation rows."""
         if level is None:
             return None
         settings = self.settings
         kernel, cores = level.kernel or settings.kernel, settings.engine.cores
-        return fit_coarse(kernel, self.rest, level.n_centers, cores, settings.seed)
+        return fit_nystrom_model(kernel, self.rest, level.n_centers, cores, settings.seed)
 
-    def fit_cells(self, coarse: list[CoarseModel]) -> list[CoarseModel]:
+    def fit_cells(self, coarse: list[NystromModel]) -> list[NystromModel]:
         """An estimator of every cell, of its targets (n, t) and then of each coarse level there."""
         settings = self.settings
         cells = [
@@ -120,7 +120,7 @@ class BlendTrial:
         ]
         tasks = make_tasks(settings, cells, self.n, settings.seed, every_row=self.every_row)
         fitted = fit_cells(settings, tasks)
-        return [CoarseModel(settings.kernel, cell.centers, cell.weights) for cell in fitted]
+        return [NystromModel(settings.kernel, cell.centers, cell.weights) for cell in fitted]
 
     def error(self, predicted: Tensor) -> float:
         """Mean squared error of predictions (n, t) of the validation rows."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from parkrr.kernels import FeatureMap, Kernel
-from parkrr.park import CoarseModel
+from parkrr.park import NystromModel
 from parkrr.runtime import ChoiceProgress, shorten_numbers, show_number
 
 # Shares of the work of choosing at which the metric search begins and ends, on 5,000 to 200,000
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
     penalty: float
     error: float  # relative to that of a constant or of a baseline
     map_name: str  # such as "standard" or "scores, diagonal matrix, step 232"
-    model: CoarseModel  # one model of the sample, behind the map of the sample search
+    model: NystromModel  # one model of the sample, behind the map of the sample search
 
     def predict(self, X: Tensor) -> Tensor:
         """Predictions (n, t) of the model of the sample at raw rows X (n, d)."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from parkrr.data import ArraySource
 from parkrr.kernels import FeatureMap, Kernel, Radial
-from parkrr.park import CoarseModel
+from parkrr.park import NystromModel
 from parkrr.solvers import PENALTIES, LocalProblem, PenaltyPath, leave_one_out_errors, penalty_path
 from parkrr.tuning.log import Candidate
 
@@ -65,7 +65,7 @@ class SampleSearch:
         else:
             fitted = self.fit_penalties(kernel, train, validation)
         centers, weights = fitted.path.problem.centers, fitted.path.weights(fitted.penalty)
-        model = CoarseModel(kernel, centers, weights)
+        model = NystromModel(kernel, centers, weights)
         return Candidate(kernel, metric, fitted.penalty, fitted.error, map_name, model)
 
     def fit_penalties(

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from parkrr.data import FEW_ROWS, ArraySource, draw_indices, group_by_cell
 from parkrr.kernels import Kernel
-from parkrr.park import CoarseModel, LeaveOneOutRows, Model, fit_coarse
+from parkrr.park import LeaveOneOutRows, Model, NystromModel, fit_nystrom_model
 from parkrr.runtime import map_on_threads
 from parkrr.uncertainty.conformal import GROUP_ROWS, ConformalScores, calibrate, group_cells
 from parkrr.uncertainty.jackknife import JackknifePlus
@@ -115,7 +115,7 @@ class Intervals:
 
     posterior: Posterior
     scale_name: str
-    learned: CoarseModel | None
+    learned: NystromModel | None
     factors: Tensor
     quantiles: Tensor
     n: float
@@ -418,14 +418,14 @@ def left_out_complements(
 
 def learn_scale(
     kernel: Kernel, X: Tensor, R: Tensor, w: Tensor, n_threads: int, seed: int
-) -> CoarseModel:
+) -> NystromModel:
     """The logarithm of |R| (n, t), less its mean, as a smooth function of mapped rows X (n, e)."""
     size = R.abs()
     least = (SMALLEST_RESIDUAL * size.median(0).values).clamp_min(1e-300)
     Y = torch.maximum(size, least).log()
     Y = Y - (w @ Y) / w.sum()
     m = max(1, min(SCALE_CENTERS, len(X) // ROWS_A_CENTER))
-    return fit_coarse(kernel, ArraySource(X, Y.to(X), w.to(X)), m, n_threads, seed)
+    return fit_nystrom_model(kernel, ArraySource(X, Y.to(X), w.to(X)), m, n_threads, seed)
 
 
 class ScaledQuantiles(NamedTuple):
