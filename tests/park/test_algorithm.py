@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from parkrr import Coarse
-from parkrr.data import ArraySource
+from parkrr.data import ArraySource, draw_indices
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Linear, Polynomial
 from parkrr.park import (
+    choose_nystrom_penalty,
+    cross_fit_nystrom_model,
     divide_rows,
     fit_cells,
     fit_nystrom_model,
@@ -24,6 +26,7 @@ from parkrr.park import (
 from parkrr.partition import assign
 from parkrr.runtime import LocalEngine
 from plain import fit_settings
+from reference import ridge_regression
 
 
 def rows(n=400, d=3, t=2, weighted=False):
@@ -161,6 +164,34 @@ def test_a_coarse_level_fits_a_smooth_function():
     given = rows()
     coarse = fit_nystrom_model(Gaussian(3.0), given, n_centers=60, n_threads=1, seed=0)
     assert float((coarse(given.X) - given.Y).square().mean().sqrt()) < 0.15
+
+
+def test_a_cross_fit_predicts_each_row_without_its_fold():
+    given, fold, kernel = rows(), np.arange(400) % 5, Gaussian(0.7)
+    model, values = cross_fit_nystrom_model(kernel, given, 60, fold, n_threads=2, seed=0)
+    _, penalty = choose_nystrom_penalty(kernel, given, 60, n_threads=1, seed=0)
+    drawn = draw_indices(400, 60, 0)
+    torch.testing.assert_close(model.centers, given.X[drawn])
+    Z = model.centers[torch.from_numpy(fold)[drawn] != 2]  # no centre is of the fold
+    K, K_mm = kernel(given.X, Z).numpy(), kernel(Z, Z).numpy()
+    Y, others = given.Y.numpy(), fold != 2
+    alpha = ridge_regression(K[others], K_mm, Y[others], np.ones(320), penalty * 400)
+    np.testing.assert_allclose(values[~others], K[~others] @ alpha, atol=1e-6)
+
+
+def test_a_fold_without_a_row_in_the_sample_is_predicted_by_all_others(monkeypatch):
+    monkeypatch.setattr("parkrr.park.algorithm.COARSE_ROWS", 2)  # of 60 centres: 120 rows
+    drawn, fold = draw_indices(400, 120, 0), np.arange(400) % 5
+    fold[np.setdiff1d(np.arange(400), drawn)[0]] = 9
+    model, values = cross_fit_nystrom_model(Gaussian(0.7), rows(), 60, fold, n_threads=1, seed=0)
+    np.testing.assert_allclose(values[fold == 9], model(rows().X)[fold == 9], atol=1e-6)
+
+
+def test_a_cross_fit_of_all_rows_is_the_fit():
+    fold = np.arange(400) % 5
+    model, _ = cross_fit_nystrom_model(Gaussian(3.0), rows(), 60, fold, n_threads=1, seed=0)
+    fitted = fit_nystrom_model(Gaussian(3.0), rows(), 60, n_threads=1, seed=0)
+    torch.testing.assert_close(model(rows().X), fitted(rows().X), rtol=0, atol=0)
 
 
 def test_a_fit_reports_every_cell_and_leaves_validation_rows_out():

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from parkrr.data import (
@@ -35,18 +36,22 @@ from parkrr.park.cells import (
 )
 from parkrr.park.model import Model, NystromModel
 from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells, choose_centroids
-from parkrr.runtime import Engine, LocalEngine, run_tasks
+from parkrr.runtime import Engine, LocalEngine, map_on_threads, run_tasks
 from parkrr.solvers import (
     PENALTIES,
     Direct,
     Falkon,
     Influence,
     LocalProblem,
+    PenaltyPath,
+    Shard,
     Solver,
     choose_solver,
     mean_target,
     needs_float64,
     penalty_path,
+    solve_gram,
+    statistics_jitter,
 )
 
 # When cells are balanced, one lighter than this is merged: too few rows for a model.
@@ -529,6 +534,64 @@ def fit_nystrom_model(
 ) -> NystromModel:
     """The Nystrom estimator of least cross-validation score on a sample of the rows."""
     sample = rows.sample(COARSE_ROWS * n_centers, seed)
+    path, penalty = choose_nystrom_penalty(kernel, sample, n_centers, n_threads, seed)
+    return NystromModel(kernel, path.problem.centers, path.weights(penalty))
+
+
+def cross_fit_nystrom_model(
+    kernel: Kernel,
+    rows: ArraySource,
+    n_centers: int,
+    fold: NDArray[np.int64],
+    n_threads: int,
+    seed: int,
+) -> tuple[NystromModel, Tensor]:
+    """As :func:`fit_nystrom_model`, and values at each row without the rows of its fold, (n, t).
+
+    Without the centres of its fold, too: as centres, rows of kin40k were predicted better than new
+    ones, and intervals of 0.9 held 0.888. The penalty is that of all rows, and statistics of folds
+    are added up once: a fit for each of ten folds took three times as long. A fold that cannot be
+    solved has the value zero.
+    """
+    fold_of = torch.from_numpy(fold).to(rows.X.device)  # (n,)
+    drawn = draw_indices(rows.n_rows, COARSE_ROWS * n_centers, seed).to(rows.X.device)
+    sample = ArraySource(*rows.block(drawn))
+    path, penalty = choose_nystrom_penalty(kernel, sample, n_centers, n_threads, seed)
+    Z, folds = path.problem.centers, sorted(set(fold.tolist()))
+    of_sample = fold_of[drawn]
+    of_center = of_sample[draw_indices(sample.n_rows, n_centers, seed).to(drawn.device)]  # (m,)
+
+    def gram_of(k: int) -> Tensor:
+        part = replace(sample, index=(of_sample == k).nonzero()[:, 0])
+        if not part.n_rows:  # a fold of few rows, none of them in the sample
+            return path.b.new_zeros(len(Z), len(Z) + rows.Y.shape[1])
+        problem = replace(path.problem, cell=part, n_threads=1)
+        return problem.sum_shards(problem.shards(), Shard.gram)  # (m, m + t)
+
+    grams = map_on_threads(gram_of, folds, n_threads)
+    total, K_mm = torch.stack(grams).sum(0), path.problem.K_mm()
+    outputs = torch.arange(len(Z), total.shape[1], device=Z.device)
+
+    def predict_fold(k: int) -> Tensor:
+        X, kept = rows.X[fold_of == k], (of_center != k).nonzero()[:, 0]
+        if not len(kept):
+            return total.new_zeros(len(X), len(outputs))
+        gram = (total - grams[folds.index(k)])[kept][:, torch.cat([kept, outputs])]
+        jitter = statistics_jitter(len(kept), penalty)
+        fit = solve_gram(K_mm[kept][:, kept], gram, penalty * path.n, jitter, None)
+        weights = total.new_zeros(len(kept), len(outputs)) if fit is None else fit.weights
+        return NystromModel(kernel, Z[kept], weights)(X)
+
+    values = total.new_empty(rows.Y.shape)
+    for k, part in zip(folds, map_on_threads(predict_fold, folds, n_threads), strict=True):
+        values[fold_of == k] = part
+    return NystromModel(kernel, Z, path.weights(penalty)), values
+
+
+def choose_nystrom_penalty(
+    kernel: Kernel, sample: ArraySource, n_centers: int, n_threads: int, seed: int
+) -> tuple[PenaltyPath, float]:
+    """The estimators of a sample for all penalties, and the one of least cross-validation score."""
     Z = sample.X[draw_indices(sample.n_rows, n_centers, seed)]  # (m, e)
     smallest = float(COARSE_PENALTIES[0]) * sample.total_weight
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
@@ -536,8 +599,8 @@ def fit_nystrom_model(
     for penalty in COARSE_PENALTIES[order].tolist():
         weights = path.weights(penalty)
         if Z.dtype == torch.float64 or not needs_float64(kernel, sample.X, Z, weights):
-            return NystromModel(kernel, Z, weights)
-    return NystromModel(kernel, Z, path.weights(float(PENALTIES[-1])))
+            return path, penalty
+    return path, float(PENALTIES[-1])
 
 
 def scale_target(

@@ -217,9 +217,12 @@ class LeaveOneOutRows:
         w = self.Y.new_ones(len(self.Y)) if self.w is None else self.w.double()
         return w / w.mean()
 
-    def assign_folds(self, n_folds: int, seed: int) -> NDArray[np.int64]:
-        """A fold for each row at random, (h,); a group is in one fold if there are several."""
-        number = np.arange(len(self.Y))
+    def assign_folds(self, n_folds: int, seed: int, place: Tensor) -> NDArray[np.int64]:
+        """A fold for each row at random, (h,); a group is in one fold if there are several.
+
+        Rows without groups have folds by their rank in an order (h,).
+        """
+        number = place.argsort().cpu().numpy()
         if self.groups is not None and len(self.groups.unique()) > 1:  # type: ignore[no-untyped-call]
             _, number = np.unique(self.groups.cpu().numpy(), return_inverse=True)
         folds: NDArray[np.int64]

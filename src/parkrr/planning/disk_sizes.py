@@ -32,6 +32,7 @@ from parkrr.partition import PARTITION_ROWS_PER_CELL
 from parkrr.planning.machine_speed import MachineSpeed
 from parkrr.planning.settings import check_effort, check_keep_statistics, size_fit
 from parkrr.planning.sizes import (
+    CROSS_FIT,
     EVEN,
     LADDER,
     LIMITS,
@@ -48,7 +49,7 @@ from parkrr.planning.sizes import (
     uncertainty_seconds,
 )
 from parkrr.runtime import Engine, as_engine, describe_bytes
-from parkrr.uncertainty import FOLDS, SCALE_CENTERS
+from parkrr.uncertainty import SCALE_CENTERS
 
 # Centres of a cell, rows for each of them at least, and most cells, unless they are given: a row
 # costs m_q^2 products.
@@ -362,7 +363,7 @@ def estimate_disk_seconds(size: DiskFitSize, speed: MachineSpeed) -> dict[str, f
     solves = sizes.n_cells * (m**2 * speed.value + SOLVE * m**3 * speed.product) / workers
     seconds["cells"] = solves + size.bytes_written / READ
     h = sizes.n_left_out
-    widths = (FOLDS + 1) * coarse_seconds(size.sample, speed, SCALE_CENTERS, h)
+    widths = CROSS_FIT * coarse_seconds(size.sample, speed, SCALE_CENTERS, h)
     seconds["uncertainty"] = widths + h * (speed.schur + 3 * m * speed.short_value) / workers
     return seconds
 

@@ -30,7 +30,7 @@ from parkrr.tuning import (
     metric_search,
     sample_search,
 )
-from parkrr.uncertainty import FOLDS, SCALE_CENTERS
+from parkrr.uncertainty import SCALE_CENTERS
 
 # Rows of a cell and the share of them that are centres, from the best to the fastest.
 LADDER = (
@@ -42,6 +42,7 @@ MARGIN = 2.0
 TUNING_STEPS = ("sample search", "metric search")  # have the other half of a time budget
 
 EVALUATIONS = 9  # of one lengthscale search on the sample
+CROSS_FIT = 4  # fits of the width of intervals take as long as one with the values of all folds
 LAST_EVALUATIONS = 3  # lengthscales of the last comparison on cells
 SCREENING_SOLVES = 80  # eight rounds of two lengthscales and five ridges
 LARGE_BATCH = 3.6  # seconds of a step on large batches over one on small batches
@@ -282,7 +283,7 @@ def uncertainty_seconds(size: FitSize, speed: MachineSpeed, h: float) -> float:
     """Predicting h leave-one-out rows, and learning the width of intervals from them."""
     value = speed.value / 3 if size.float64 else speed.short_value
     predictions = h * size.share * size.rows * value * 3 / size.cores
-    widths = (FOLDS + 1) * coarse_seconds(size, speed, SCALE_CENTERS, h)
+    widths = CROSS_FIT * coarse_seconds(size, speed, SCALE_CENTERS, h)
     return predictions + widths + h * speed.schur / size.cores
 
 

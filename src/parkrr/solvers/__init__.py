@@ -8,6 +8,8 @@ from parkrr.solvers.direct import (
     leave_one_out_errors,
     penalty_path,
     smallest_penalty,
+    solve_gram,
+    statistics_jitter,
 )
 from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan
 from parkrr.solvers.falkon import Falkon

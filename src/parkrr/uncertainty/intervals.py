@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parkrr.data import FEW_ROWS, ArraySource, draw_indices, group_by_cell
+from parkrr.data import FEW_ROWS, ArraySource, canonical_order, draw_indices, group_by_cell
 from parkrr.kernels import Kernel
-from parkrr.park import LeaveOneOutRows, Model, NystromModel, fit_nystrom_model
+from parkrr.park import LeaveOneOutRows, Model, NystromModel, cross_fit_nystrom_model
 from parkrr.runtime import map_on_threads
 from parkrr.uncertainty.conformal import GROUP_ROWS, ConformalScores, calibrate, group_cells
 from parkrr.uncertainty.jackknife import JackknifePlus
@@ -264,18 +264,17 @@ def learn_intervals(
     R = left_out.Y - predicted  # (h, t)
     w = left_out.weights
     posterior, v = learn_posterior(model, left_out, R, ridge, sizes, n_threads)
-    logs = {"constant": torch.zeros_like(R)}
+    logs, learned = {"constant": torch.zeros_like(R)}, None
     if len(R) >= SCALE_ROWS:
         logs["posterior"] = posterior.std(model, left_out.X, left_out.cell, v).log()
         n_folds = FOLDS_OF_FEW if len(R) < FEW_TO_FOLD else FOLDS
-        fold = left_out.assign_folds(n_folds, seed)
-        logs["learned"] = torch.empty_like(R)
-        for k in range(n_folds):
-            mine = torch.from_numpy(fold == k).to(R.device)
-            learned = learn_scale(
-                model.kernel, left_out.X[~mine], R[~mine], w[~mine], n_threads, seed
-            )
-            logs["learned"][mine] = learned(left_out.X[mine])
+        # By content, so that centres and folds do not depend on the order of rows.
+        place = canonical_order(ArraySource(left_out.X, left_out.Y))  # (h,)
+        fold = left_out.assign_folds(n_folds, seed, place)[place.cpu().numpy()]
+        learned, values = learn_scale(
+            model.kernel, left_out.X[place], R[place], w[place], fold, n_threads, seed
+        )
+        logs["learned"] = torch.empty_like(R).index_copy_(0, place, values)
     tables = {
         (name, power): scaled_quantiles(R, (power * log).exp(), left_out, len(sizes))
         for name, log in logs.items()
@@ -291,9 +290,7 @@ def learn_intervals(
         if scale in ("auto", name):
             gains[name, power] = gain
     best, power = max(gains, key=lambda which: gains[which])
-    learned_scale = None
-    if best == "learned":
-        learned_scale = learn_scale(model.kernel, left_out.X, R, w, n_threads, seed)
+    learned_scale = learned if best == "learned" else None
     n = float(w.sum() ** 2 / w.square().sum())
     factors, quantiles, *_ = tables[best, power]
     quantiles = quantiles * choice_inflation(n, n_choices)
@@ -417,15 +414,25 @@ def left_out_complements(
 
 
 def learn_scale(
-    kernel: Kernel, X: Tensor, R: Tensor, w: Tensor, n_threads: int, seed: int
-) -> NystromModel:
-    """The logarithm of |R| (n, t), less its mean, as a smooth function of mapped rows X (n, e)."""
+    kernel: Kernel,
+    X: Tensor,
+    R: Tensor,
+    w: Tensor,
+    fold: NDArray[np.int64],
+    n_threads: int,
+    seed: int,
+) -> tuple[NystromModel, Tensor]:
+    """The logarithm of |R| (n, t), less its mean, as a smooth function of mapped rows X (n, e).
+
+    And its values at each row (n, t) as learned without the rows of its fold (n,).
+    """
     size = R.abs()
     least = (SMALLEST_RESIDUAL * size.median(0).values).clamp_min(1e-300)
     Y = torch.maximum(size, least).log()
     Y = Y - (w @ Y) / w.sum()
     m = max(1, min(SCALE_CENTERS, len(X) // ROWS_A_CENTER))
-    return fit_nystrom_model(kernel, ArraySource(X, Y.to(X), w.to(X)), m, n_threads, seed)
+    rows = ArraySource(X, Y.to(X), w.to(X))
+    return cross_fit_nystrom_model(kernel, rows, m, fold, n_threads, seed)
 
 
 class ScaledQuantiles(NamedTuple):
