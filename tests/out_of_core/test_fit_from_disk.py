@@ -274,8 +274,8 @@ def test_changed_facts_of_a_marker_are_noticed(fitted, table, tmp_path, name):
     with pytest.warns(UserWarning, match=f"{name}' or what it marks is damaged"):
         again = on_disk(copy).fit(table)
     assert_same(fitted[1].model_, again.model_)
-    assert [vars(cell) | {"seconds": 0} for cell in again.report_] == [
-        vars(cell) | {"seconds": 0} for cell in fitted[1].report_
+    assert [cell._replace(seconds=0) for cell in again.report_] == [
+        cell._replace(seconds=0) for cell in fitted[1].report_
     ]
 
 

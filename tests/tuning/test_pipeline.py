@@ -88,7 +88,13 @@ def test_what_was_tried_is_recorded_with_its_error(fitted):
     assert {"sample search", "metric search", "blend trial"} == set(chosen.seconds)
     choices = [e for e in chosen.tried if e["step"] not in ("intervals", "extrapolation")]
     assert {entry["step"] for entry in choices} == {
-        *("sample search", "metric descent", "comparison on cells", "blend trial")
+        *(
+            "sample search",
+            "metric descent",
+            "kernel comparison",
+            "comparison on cells",
+            "blend trial",
+        )
     }
     assert all(np.isfinite(entry["error"]) for entry in choices)
 
