@@ -169,8 +169,8 @@ def test_a_coarse_level_fits_a_smooth_function():
 def test_a_cross_fit_predicts_each_row_without_its_fold():
     given, fold, kernel = rows(), np.arange(400) % 5, Gaussian(0.7)
     model, values = cross_fit_nystrom_model(kernel, given, 60, fold, n_threads=2, seed=0)
-    _, penalty = choose_nystrom_penalty(kernel, given, 60, n_threads=1, seed=0)
     drawn = draw_indices(400, 60, 0)
+    _, penalty = choose_nystrom_penalty(kernel, given, drawn, n_threads=1)
     torch.testing.assert_close(model.centers, given.X[drawn])
     Z = model.centers[torch.from_numpy(fold)[drawn] != 2]  # no centre is of the fold
     K, K_mm = kernel(given.X, Z).numpy(), kernel(Z, Z).numpy()

@@ -534,7 +534,8 @@ def fit_nystrom_model(
 ) -> NystromModel:
     """The Nystrom estimator of least cross-validation score on a sample of the rows."""
     sample = rows.sample(COARSE_ROWS * n_centers, seed)
-    path, penalty = choose_nystrom_penalty(kernel, sample, n_centers, n_threads, seed)
+    chosen = draw_indices(sample.n_rows, n_centers, seed)
+    path, penalty = choose_nystrom_penalty(kernel, sample, chosen, n_threads)
     return NystromModel(kernel, path.problem.centers, path.weights(penalty))
 
 
@@ -556,10 +557,11 @@ def cross_fit_nystrom_model(
     fold_of = torch.from_numpy(fold).to(rows.X.device)  # (n,)
     drawn = draw_indices(rows.n_rows, COARSE_ROWS * n_centers, seed).to(rows.X.device)
     sample = ArraySource(*rows.block(drawn))
-    path, penalty = choose_nystrom_penalty(kernel, sample, n_centers, n_threads, seed)
+    chosen = draw_indices(sample.n_rows, n_centers, seed).to(drawn.device)
+    path, penalty = choose_nystrom_penalty(kernel, sample, chosen, n_threads)
     Z, folds = path.problem.centers, sorted(set(fold.tolist()))
     of_sample = fold_of[drawn]
-    of_center = of_sample[draw_indices(sample.n_rows, n_centers, seed).to(drawn.device)]  # (m,)
+    of_center = of_sample[chosen]  # (m,)
 
     def gram_of(k: int) -> Tensor:
         part = replace(sample, index=(of_sample == k).nonzero()[:, 0])
@@ -572,27 +574,28 @@ def cross_fit_nystrom_model(
     total, K_mm = torch.stack(grams).sum(0), path.problem.K_mm()
     outputs = torch.arange(len(Z), total.shape[1], device=Z.device)
 
-    def predict_fold(k: int) -> Tensor:
+    def predict_fold(pair: tuple[int, Tensor]) -> Tensor:
+        k, own = pair
         X, kept = rows.X[fold_of == k], (of_center != k).nonzero()[:, 0]
         if not len(kept):
             return total.new_zeros(len(X), len(outputs))
-        gram = (total - grams[folds.index(k)])[kept][:, torch.cat([kept, outputs])]
+        gram = (total - own)[kept][:, torch.cat([kept, outputs])]
         jitter = statistics_jitter(len(kept), penalty)
         fit = solve_gram(K_mm[kept][:, kept], gram, penalty * path.n, jitter, None)
         weights = total.new_zeros(len(kept), len(outputs)) if fit is None else fit.weights
         return NystromModel(kernel, Z[kept], weights)(X)
 
-    values = total.new_empty(rows.Y.shape)
-    for k, part in zip(folds, map_on_threads(predict_fold, folds, n_threads), strict=True):
+    values, pairs = total.new_empty(rows.Y.shape), list(zip(folds, grams, strict=True))
+    for k, part in zip(folds, map_on_threads(predict_fold, pairs, n_threads), strict=True):
         values[fold_of == k] = part
     return NystromModel(kernel, Z, path.weights(penalty)), values
 
 
 def choose_nystrom_penalty(
-    kernel: Kernel, sample: ArraySource, n_centers: int, n_threads: int, seed: int
+    kernel: Kernel, sample: ArraySource, chosen: Tensor, n_threads: int
 ) -> tuple[PenaltyPath, float]:
-    """The estimators of a sample for all penalties, and the one of least cross-validation score."""
-    Z = sample.X[draw_indices(sample.n_rows, n_centers, seed)]  # (m, e)
+    """The path of a sample whose chosen rows (m,) are centres, and its best penalty."""
+    Z = sample.X[chosen]  # (m, e)
     smallest = float(COARSE_PENALTIES[0]) * sample.total_weight
     path = penalty_path(LocalProblem(kernel, sample, Z, None, smallest, n_threads))
     order = path.gcv(COARSE_PENALTIES).argsort().cpu()
