@@ -130,6 +130,17 @@ def leave_one_out_squares(K, Y, w, ridge):
     return total
 
 
+def leave_groups_out_squares(K, Y, w, ridge, groups):
+    """Weighted squares of each row's error by a fit to the rows of all other groups."""
+    total = 0.0
+    for group in np.unique(groups):
+        left, others = np.flatnonzero(groups == group), np.flatnonzero(groups != group)
+        inner = K[np.ix_(others, others)] + np.diag(ridge / w[others])
+        predicted = K[np.ix_(left, others)] @ np.linalg.solve(inner, Y[others])
+        total += w[left] @ ((predicted - Y[left]) ** 2).sum(1)
+    return total
+
+
 def finite_differences(function, x, step=1e-5):
     """The slope of a function of an array by central differences, one entry at a time."""
     slope = np.zeros_like(x)

@@ -18,43 +18,44 @@ from parkrr.tuning.metric_descent import (
     LocalBatch,
     MetricDescent,
     compute_slopes,
-    pair_batches,
+    group_batches,
 )
 from parkrr.tuning.metric_search import decreasing_rates
-from reference import finite_differences, kernel_matrix, refit_squares
+from reference import finite_differences, kernel_matrix, leave_groups_out_squares
 
 RIDGE = 0.3
 
 
-def batch(weighted):
+def batch(weighted, groups=None):
     rng = np.random.default_rng(0)
     F, Y = (torch.from_numpy(rng.normal(size=(30, k))) for k in (3, 2))
     w = torch.from_numpy(rng.uniform(0.5, 2, size=30)) if weighted else None
-    return LocalBatch(Block(F, Y, w), torch.arange(30) % 4 == 0)
+    return LocalBatch(Block(F, Y, w), groups)
 
 
-def validation_error(batch, matrix, ridge):
-    """The mean squared residual of a refit, by the book."""
+def error_by_refits(batch, matrix, ridge):
+    """The mean squared residual of rows or groups that are left out, by the book."""
     F, Y, w = (None if a is None else a.numpy() for a in batch.rows)
     w = np.ones(len(F)) if w is None else w
     X = F * matrix if matrix.ndim == 1 else F @ matrix
-    v, t = batch.is_validation.numpy(), ~batch.is_validation.numpy()
-    parts = (X[t], Y[t], w[t], X[t], ridge, X[v], Y[v], w[v])
-    return refit_squares(Gaussian(1.0), *parts) / w[v].sum()
+    groups = np.arange(len(F)) if batch.groups is None else batch.groups.numpy()
+    K = kernel_matrix(Gaussian(1.0), X, X)
+    return leave_groups_out_squares(K, Y, w, ridge, groups) / w.sum()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("groups", [None, torch.arange(30) % 7])
 @pytest.mark.parametrize("matrix", [np.full(3, 0.7), np.eye(3) + 0.1])
-def test_slopes_are_those_of_finite_differences(weighted, matrix):
-    rows = batch(weighted)
+def test_slopes_are_those_of_finite_differences(weighted, groups, matrix):
+    rows = batch(weighted, groups)
     slopes = compute_slopes([rows, rows], Gaussian(1.0), torch.from_numpy(matrix), RIDGE)
-    by_matrix = finite_differences(lambda A: validation_error(rows, A, RIDGE), matrix)
+    by_matrix = finite_differences(lambda A: error_by_refits(rows, A, RIDGE), matrix)
     np.testing.assert_allclose(slopes.by_matrix, [by_matrix] * 2, rtol=1e-5, atol=1e-7)
     by_ridge = finite_differences(
-        lambda log: validation_error(rows, matrix, np.exp(log[0])), np.log([RIDGE])
+        lambda log: error_by_refits(rows, matrix, np.exp(log[0])), np.log([RIDGE])
     )
     np.testing.assert_allclose(slopes.by_ridge, [by_ridge[0]] * 2, rtol=1e-5)
-    error = validation_error(rows, matrix, RIDGE)
+    error = error_by_refits(rows, matrix, RIDGE)
     np.testing.assert_allclose(slopes.squares / slopes.weight, [error] * 2)
 
 
@@ -116,7 +117,7 @@ def test_a_descent_lowers_the_error():
 def test_gradient_products_find_the_one_column_that_matters():
     learned = descent(torch.ones(4))
     learned.jump_to_gradient_products()
-    assert learned.matrix[0] > 3 * learned.matrix[1:].max()
+    assert learned.matrix[0] > 2 * learned.matrix[1:].max()
     assert float(learned.matrix.norm()) == pytest.approx(2.0)
 
 
@@ -149,9 +150,9 @@ def test_the_error_is_the_mean_over_the_last_sixteen_steps():
     assert learned.error == (8 * 2.0 + 8 * 3.0) / (8 * 1.0 + 8 * 4.0)
 
 
-def test_the_error_on_batches_is_the_mean_squared_residual_of_their_validation_rows():
+def test_the_error_on_batches_is_the_mean_squared_residual_of_rows_left_out():
     learned = descent(torch.ones(4))
-    one, other = batch(False), batch(True)
+    one, other = batch(False), batch(True, torch.arange(30) % 7)
     parts = [compute_slopes([b], learned.kernel, torch.ones(3).double(), 1.0) for b in (one, other)]
     learned.matrix = torch.ones(3).double()
     squares, weight = (sum(float(part[k]) for part in parts) for k in (0, 1))
@@ -170,10 +171,18 @@ def test_a_batch_holds_the_rows_nearest_to_its_centre_behind_the_matrix():
     mapped = drawn.rows.X * weights
     expected = (F - mapped[0]).norm(dim=1).sort().values[:100]
     torch.testing.assert_close((mapped - mapped[0]).norm(dim=1), expected)
-    assert int(drawn.is_validation.sum()) == round(0.25 * 100)
 
 
-def test_batches_with_other_numbers_of_training_rows_are_not_paired():
-    one, other = batch(False), replace(batch(False), is_validation=torch.arange(30) % 5 == 0)
-    sizes = [len(part) for part in pair_batches([one, one, one, other])]
-    assert sizes == [2, 1, 1]
+def test_rows_of_a_group_are_left_out_together_and_rows_of_one_group_by_themselves():
+    learned = replace(descent(torch.ones(4)), groups=torch.arange(200) // 100)
+    several, one = (learned.make_batch(torch.arange(*ends)) for ends in ((90, 110), (0, 20)))
+    assert several.groups.tolist() == [0] * 10 + [1] * 10
+    assert one.groups.tolist() == list(range(20))
+
+
+def test_small_batches_are_computed_together_and_large_ones_one_by_one():
+    learned = descent(torch.ones(4))
+    small = learned.make_batch(torch.arange(20))
+    large = learned.make_batch(torch.arange(400) % 200)
+    assert [len(part) for part in group_batches([small, small])] == [2]
+    assert [len(part) for part in group_batches([large, large])] == [1, 1]

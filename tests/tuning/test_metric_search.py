@@ -132,7 +132,7 @@ def test_other_kernels_start_from_the_best_matrix_and_keep_its_shape():
     searched = search([candidate(Matern(2.0)), candidate(Gaussian(1.0))])
     [_, full] = searched.start_descents()
     full.descent.matrix = 2 * full.descent.matrix
-    [other] = searched.descend_others(full, steps=1, n_rows=800)
+    [other] = searched.descend_others(full, 1, first_rows=100, last_rows=100)
     assert (other.start.kernel, other.shape) == (Gaussian(1.0), "full")
     assert len(other.descent.steps) == 1
 

@@ -19,7 +19,7 @@ from parkrr.partition import assign, rows_around
 from parkrr.runtime import LocalEngine, map_on_threads, release_memory
 from parkrr.solvers import Shard, kernel_of_rows
 from parkrr.tuning import LocalBatch, SampleSearch, metric_descent, metric_search, sample_search
-from parkrr.tuning.metric_descent import compute_slopes, pair_batches
+from parkrr.tuning.metric_descent import compute_slopes, group_batches
 from parkrr.uncertainty import schur_complement
 
 REPEATS = 3  # of each piece, after a first one
@@ -62,11 +62,10 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
     search = SampleSearch(train, validation, sample_search.SAMPLE_CENTERS, torch.float64)
 
     n = metric_search.FIRST_ROWS
-    is_validation = torch.arange(n) < metric_descent.VALIDATION_SHARE * n
-    batch = LocalBatch(Block(X[:n], Y[:n], None), is_validation)
+    batch = LocalBatch(Block(X[:n], Y[:n], None))
     weights = torch.ones(2 * d, dtype=torch.float64)
     slopes = partial(compute_slopes, kernel=wide_kernel, matrix=weights, ridge=0.1)
-    batches = pair_batches([batch] * metric_descent.BATCHES)
+    batches = group_batches([batch] * metric_descent.BATCHES)
     many = ArraySource(X, Y)
     try:
         return replace(

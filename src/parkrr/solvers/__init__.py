@@ -11,7 +11,7 @@ from parkrr.solvers.direct import (
     solve_gram,
     statistics_jitter,
 )
-from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan
+from parkrr.solvers.factors import add_to_diagonal, cholesky_or_nan, solve_factor
 from parkrr.solvers.falkon import Falkon
 from parkrr.solvers.problem import (
     Influence,

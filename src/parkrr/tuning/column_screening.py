@@ -18,16 +18,18 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from parkrr.data import Block
 from parkrr.kernels import Radial, gradients
 from parkrr.runtime import Engine
-from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows
+from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows, solve_factor
 from parkrr.tuning.sample_search import median_distance
 
 SCREENED_ROWS = 3000
+VALIDATION_SHARE = 0.25
 LENGTHSCALES = (2.0, 8.0)  # over the median distance
 RIDGES = (1e-4, 1e-2, 0.1, 1.0, 10.0)
 MOST_ROUNDS = 16
@@ -57,6 +59,30 @@ class ScreenedColumns(NamedTuple):
     columns: Tensor  # (k,)
     weights: Tensor  # (k,)
     ridge: float
+
+
+def divide_sample(rows: Block, groups: Tensor | None, seed: int) -> tuple[Block, int]:
+    """Rows (n, e) with training rows first, and how many these are.
+
+    A quarter validates, as whole groups if there are several.
+    """
+    n = len(rows.X)
+    number = np.zeros(n, dtype=np.int64)
+    if groups is not None:
+        _, number = np.unique(groups.cpu().numpy(), return_inverse=True)
+    counts, rng = np.bincount(number), np.random.default_rng(seed)
+    n_validation = max(1, round(VALIDATION_SHARE * n))
+    if len(counts) == 1:
+        validates = rng.permutation(n) < n_validation
+    else:
+        order = rng.permutation(len(counts))
+        rows_before = np.cumsum(counts[order]) - counts[order]
+        validating = order[rows_before < n_validation][: len(order) - 1]  # one is left to fit
+        validates = np.isin(number, validating)
+    index = torch.from_numpy(np.argsort(validates, kind="stable")).to(rows.X.device)
+    X, Y, w = rows
+    block = Block(X[index], Y[index], X.new_ones(n) if w is None else w[index])
+    return block, n - int(validates.sum())
 
 
 @dataclass(frozen=True)
@@ -116,7 +142,7 @@ class ColumnScreening:
         K_tt, K_vt = kernel_of_rows(kernel, Z[:t]), kernel(Z[t:], Z[:t])
         for ridge in ridges:
             L = cholesky_or_nan(add_to_diagonal(K_tt, ridge / w[:t]))
-            alpha = torch.cholesky_solve(Y[:t], L)
+            alpha = solve_factor(L, Y[:t])
             squares = (K_vt @ alpha - Y[t:]).square().sum(1)
             error = float((w[t:] * squares).sum() / w[t:].sum())
             if math.isfinite(error) and (best is None or error < best.error):

@@ -7,6 +7,7 @@ compared on cells (:mod:`.cell_comparison`), whose validation rows no descent ha
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from operator import attrgetter
@@ -18,13 +19,14 @@ from torch import Tensor
 from parkrr.data import ArraySource, Holdout, draw_indices, validation_positions
 from parkrr.kernels import FeatureMap, Kernel, Matern, Radial
 from parkrr.park import FitSettings, divide_rows, select_centroids
+from parkrr.runtime import LocalEngine
 from parkrr.tuning.cell_comparison import (
     CELL_ROWS,
     MOST_CELLS,
     CellComparison,
     draw_comparison_cells,
 )
-from parkrr.tuning.column_screening import SCREENED_ROWS, ColumnScreening
+from parkrr.tuning.column_screening import SCREENED_ROWS, ColumnScreening, divide_sample
 from parkrr.tuning.log import METRIC_PART, Candidate, OpenChoices, TuningLog
 from parkrr.tuning.metric_descent import (
     BATCH_ROWS,
@@ -43,16 +45,17 @@ JUMP_STEPS = 8  # before each of them
 FIRST_STEPS = 16  # after the last of them
 LAST_STEPS = (80, 200)  # fewest and most steps that decrease to zero
 ROWS_PER_STEP = 40  # so many rows for each of them, in between
-FIRST_ROWS = 400  # of the batches of most steps, which take a quarter of the time
-ROWS_PER_COLUMN = 8  # of these batches: 300 training rows tell too little of 128 weights
+FIRST_ROWS = 200  # of the batches of most steps
+ROWS_PER_COLUMN, MOST_ROWS = 4, 600  # of these batches: few rows tell too little of 128 weights
 STOP_SHARE = 0.25  # of the last steps, after which a shape of the matrix that is behind stops
 # Times the least squared error of batches. At 1.1 hotel rates lost their weights, which were 1.11
 # behind in batches and far ahead on cells: 0.205 and 0.183.
 BEHIND = 1.3
 OTHER_STEPS = 24  # of the other kernels, decreasing to zero
-# On which kernels are compared: four draws of as many agreed on the best kernel on seven of eight
-# data sets, and so did cells; on the eighth all kernels were within 0.5 %.
-COMMON_BATCHES = 32
+# On which kernels are compared: four draws of 32 batches with a quarter of 800 rows to validate
+# agreed on the best kernel on seven of eight data sets, and so did cells; on the eighth all kernels
+# were within 0.5 %. As many rows as in these are left out of 16 batches of 400.
+COMMON_BATCHES = 16
 MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
 MATRIX_COLUMNS = 100  # with more, only weights are learned
 ROWS_PER_FEATURE = 10  # for which a metric is learned, unless you ask for one
@@ -72,7 +75,7 @@ FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the l
 # Seconds of a local batch of n rows and e columns on one core, a + n^2 (b + c e), and of a distance
 # between a batch centre and a row, a + b e. Measured on one core of two at 2.5 GHz; they need not
 # be those of your machine, for they only fix how many steps a search takes.
-BATCH_SECONDS = (2e-3, 3e-8, 2e-10)
+BATCH_SECONDS = (1e-3, 5e-8, 2e-10)
 NEAR_SECONDS = (1e-8, 5e-10)
 SCREENING_SECONDS = (5e-10, 2e-7, 8e-10)  # n^2 (a n + b + c e), of n rows and e columns
 REFERENCE_CORES = 2
@@ -134,23 +137,26 @@ def count_descent_steps(
         near = min(n, MOST_VALUES // e) * (NEAR_SECONDS[0] + NEAR_SECONDS[1] * e)
         return BATCHES * (batch + near) / REFERENCE_CORES
 
-    small = JUMPS * JUMP_STEPS + FIRST_STEPS + effort.first_share * last
-    large = JUMPS * jump_batches + (1 - effort.first_share) * last
+    share = effort.first_share
+    descents = [*((e, last) for e in columns), *((max(columns), OTHER_STEPS),) * n_others]
     first_rows = count_first_rows(max(columns))
-    total = sum(small * step_seconds(e, first_rows) for e in columns)
-    total += sum(large * step_seconds(e, BATCH_ROWS) for e in columns)
-    total += n_others * OTHER_STEPS * step_seconds(max(columns), BATCH_ROWS)
-    share = min(effort.steps, seconds / total)
+    last_rows = max(BATCH_ROWS, first_rows)
+    total = sum(steps * share * step_seconds(e, first_rows) for e, steps in descents)
+    total += sum(steps * (1 - share) * step_seconds(e, last_rows) for e, steps in descents)
+    total += sum((JUMPS * JUMP_STEPS + FIRST_STEPS) * step_seconds(e, first_rows) for e in columns)
+    total += sum(JUMPS * jump_batches * step_seconds(e, BATCH_ROWS) for e in columns)
+    affordable = min(effort.steps, seconds / total)
     steps = (JUMP_STEPS, FIRST_STEPS, last, OTHER_STEPS)
-    return DescentSteps(*(round(share * count) for count in steps))
+    return DescentSteps(*(round(affordable * count) for count in steps))
 
 
 def count_first_rows(e: int) -> int:
     """Rows of the batches of most steps, that learn from e columns.
 
-    With 400 rows for 128 columns, validation error of gas sensors rose by a quarter.
+    With 300 training rows instead of 600, validation error of 128 columns of gas sensors rose by a
+    quarter.
     """
-    return min(BATCH_ROWS, max(FIRST_ROWS, ROWS_PER_COLUMN * e))
+    return min(MOST_ROWS, max(FIRST_ROWS, ROWS_PER_COLUMN * e))
 
 
 def count_screened_rows(n: int, e: int, seconds: float) -> int:
@@ -248,13 +254,14 @@ class MetricSearch:
         self.planned_steps = steps.total(len(started), n_others)
         # Errors of shapes and kernels are compared, so their batches are alike.
         first_rows = count_first_rows(max(columns))
-        last_rows = BATCH_ROWS if self.effort.first_share < 1 else first_rows
+        last_rows = max(BATCH_ROWS, first_rows) if self.effort.first_share < 1 else first_rows
+        for _ in range(JUMPS):
+            self.advance(started, [RATE] * steps.jump, first_rows)
+            if not self.log.progress.is_over:
+                jumping = [each for each in started if each.columns is None]
+                self.run_side_by_side(MetricDescent.jump_to_gradient_products, jumping)
+        self.advance(started, [RATE] * steps.first, first_rows)
         for each in started:
-            for _ in range(JUMPS):
-                self.advance(each, [RATE] * steps.jump, first_rows)
-                if each.columns is None and not self.log.progress.is_over:
-                    each.descent.jump_to_gradient_products()
-            self.advance(each, [RATE] * steps.first, first_rows)
             self.note_descent(each, JUMPS * steps.jump + steps.first)
         started = [each for each in started if each.descent.steps]
         if not started:  # stopped before
@@ -262,19 +269,19 @@ class MetricSearch:
         rates = decreasing_rates(steps.last)
         cut, large = round(STOP_SHARE * steps.last), round(self.effort.first_share * steps.last)
         for part, is_last in ((rates[:cut], 0), (rates[cut:large], 0), (rates[large:], 1)):
-            for each in started:
-                planned = len(each.descent.steps) + len(part)
-                self.advance(each, part, last_rows if is_last else first_rows)
-                self.note_descent(each, planned)
+            planned = [len(each.descent.steps) + len(part) for each in started]
+            self.advance(started, part, last_rows if is_last else first_rows)
+            for each, count in zip(started, planned, strict=True):
+                self.note_descent(each, count)
             least = min(each.descent.error for each in started)
             started = [each for each in started if each.descent.error <= BEHIND * least]
         best = min(started, key=lambda each: each.descent.error)
-        alike = [best, *self.descend_others(best, steps.other, last_rows)]
+        alike = [best, *self.descend_others(best, steps.other, first_rows, last_rows)]
         others = [each for each in started if each is not best]
         return [self.current(each) for each in (self.select_kernel(alike, last_rows), *others)]
 
     def descend_others(
-        self, best: DescentCandidate, steps: int, n_rows: int
+        self, best: DescentCandidate, steps: int, first_rows: int, last_rows: int
     ) -> list[DescentCandidate]:
         """Other kernels from the matrix of the best descent, on batches of so many rows.
 
@@ -286,8 +293,10 @@ class MetricSearch:
             for candidate in self.candidates
             if candidate.map_name == best.start.map_name and candidate is not best.start
         ]
+        rates, cut = decreasing_rates(steps), round(self.effort.first_share * steps)
+        self.advance(others, rates[:cut], first_rows)
+        self.advance(others, rates[cut:], last_rows)
         for each in others:
-            self.advance(each, decreasing_rates(steps), n_rows)
             self.note_descent(each, steps)
         return [each for each in others if each.descent.steps]
 
@@ -367,10 +376,9 @@ class MetricSearch:
             return each
         progress.begin("column screening")
         index = draw_indices(descent.rows.n_rows, n, self.seed).to(descent.rows.X.device)
-        sample = descent.make_batch(index)
-        screening = ColumnScreening(
-            sample.training_first, sample.n_training, descent.kernel, descent.engine
-        )
+        groups = None if descent.groups is None else descent.groups[index]
+        sample, n_training = divide_sample(descent.make_batch(index).rows, groups, self.seed)
+        screening = ColumnScreening(sample, n_training, descent.kernel, descent.engine)
         screened = screening.run(lambda: progress.is_over)
         if screened is None:
             return each
@@ -383,16 +391,31 @@ class MetricSearch:
         )
         return each._replace(descent=descent, columns=columns)
 
-    def advance(self, each: DescentCandidate, rates: list[float], n_rows: int) -> None:
+    def advance(self, descents: list[DescentCandidate], rates: list[float], n_rows: int) -> None:
         """Take these steps on batches of so many rows, unless choosing is stopped before."""
         for first in range(0, len(rates), REFRESH):
             if self.log.progress.is_over:
                 return
             these = rates[first : first + REFRESH]
-            each.descent.advance(these, n_rows)
-            self.steps_taken += len(these)
-            error = each.descent.error / self.log.variance
-            self.report("metric descent", self.current(each), error)
+            take_steps = partial(MetricDescent.advance, rates=these, n_rows=n_rows)
+            self.run_side_by_side(take_steps, descents)
+            self.steps_taken += len(these) * len(descents)
+            for each in descents:
+                error = each.descent.error / self.log.variance
+                self.report("metric descent", self.current(each), error)
+
+    def run_side_by_side(
+        self, function: Callable[[MetricDescent], None], descents: list[DescentCandidate]
+    ) -> None:
+        """Call it for every descent, each with its share of the cores.
+
+        Operations on 400 rows are so short that two threads in one step gain little: a step took
+        17 ms on one thread and 14 to 21 on two. Two descents on a thread each take 10 a step.
+        """
+        local = self.settings.engine.local
+        for each in descents:
+            each.descent.engine = LocalEngine(local.threads_per_task(len(descents)))
+        local.map(function, [each.descent for each in descents])
 
     def report(self, step: str, candidate: Candidate, error: float) -> None:
         """Show a candidate and the share of the metric search that is done."""
