@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from parkrr.runtime.engine import thread_pools
+
 NAME = "meta"
 aten = torch.ops.aten
 # An index here of a tensor elsewhere is taken, not one elsewhere of a tensor here.
@@ -99,7 +101,7 @@ def elsewhere(value):
 
 @contextmanager
 def pretending():
-    """The other device is there, in threads begun inside as well."""
+    """The other device is there, in threads begun inside as well; none from before is used."""
     before = threading.Thread.run
 
     def run_there(thread):
@@ -107,8 +109,10 @@ def pretending():
             before(thread)
 
     threading.Thread.run = run_there
+    thread_pools.reset()
     try:
         with Pretending(), Sending():
             yield
     finally:
         threading.Thread.run = before
+        thread_pools.reset()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ from parkrr.tuning.metric_descent import (
 )
 from parkrr.tuning.sample_search import search_lengthscale
 
+Result = TypeVar("Result")
 FIRST_FAMILY = Matern(nu=1.5)  # that learns the metric, if it is there
 JUMPS = 2  # to the average gradient outer product, before the descent proper
 JUMP_STEPS = 8  # before each of them
@@ -310,7 +311,7 @@ class MetricSearch:
             return alike[0]
         self.log.progress.begin("kernel comparison")
         batches = alike[0].descent.draw_batches(COMMON_BATCHES, n_rows)
-        errors = [each.descent.measure_error(batches) for each in alike]
+        errors = self.run_side_by_side(partial(MetricDescent.measure_error, batches=batches), alike)
         for each, error in zip(alike, errors, strict=True):
             candidate = self.current(each)._replace(error=error)
             self.log.note_candidate("kernel comparison", candidate)
@@ -405,9 +406,9 @@ class MetricSearch:
                 self.report("metric descent", self.current(each), error)
 
     def run_side_by_side(
-        self, function: Callable[[MetricDescent], None], descents: list[DescentCandidate]
-    ) -> None:
-        """Call it for every descent, each with its share of the cores.
+        self, function: Callable[[MetricDescent], Result], descents: list[DescentCandidate]
+    ) -> list[Result]:
+        """function(descent) of every descent, each with its share of the cores.
 
         Operations on 400 rows are so short that two threads in one step gain little: a step took
         17 ms on one thread and 14 to 21 on two. Two descents on a thread each take 10 a step.
@@ -415,7 +416,7 @@ class MetricSearch:
         local = self.settings.engine.local
         for each in descents:
             each.descent.engine = LocalEngine(local.threads_per_task(len(descents)))
-        local.map(function, [each.descent for each in descents])
+        return local.map(function, [each.descent for each in descents])
 
     def report(self, step: str, candidate: Candidate, error: float) -> None:
         """Show a candidate and the share of the metric search that is done."""
