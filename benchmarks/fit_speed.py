@@ -1,7 +1,7 @@
 """Seconds of a fit beside LightGBM's, and whether time budgets are kept.
 
     python benchmarks/fit_speed.py                     # all parts, some 20 minutes on two cores
-    python benchmarks/fit_speed.py sizes budgets       # some of them: sizes, budgets, folds, memory
+    python benchmarks/fit_speed.py small budgets       # some: small, large, budgets, folds, memory
 
 Every fit is a process of its own that has fitted something small before, so that libraries are
 loaded. The error is the RMSE over the standard deviation of the target, on test rows. LightGBM has
@@ -107,14 +107,15 @@ def run(part, *args, **params):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_sizes():
+def run_sizes(repeats, is_wanted):
+    """So many fits of each size that is wanted, as an entry "sizes"."""
     results = {}
     for name, sizes in SIZES.items():
-        for rows in sizes:
-            fits = [run("fit", name, rows) for _ in range(REPEATS if rows <= LARGE else 1)]
+        for rows in filter(is_wanted, sizes):
+            fits = [run("fit", name, rows) for _ in range(repeats)]
             results[f"{name}, {rows:,}"] = fits
             print(name, rows, fits, flush=True)
-    return results
+    return {"sizes": results}
 
 
 def run_budgets():
@@ -124,14 +125,15 @@ def run_budgets():
             facts = run("fit", name, BUDGET_ROWS, time_budget=seconds)["parkrr"]
             results[f"{name}, {seconds} s"] = facts | {"budget": seconds}
             print(name, seconds, facts, flush=True)
-    return results
+    return {"budgets": results}
 
 
 RUNS = {
-    "sizes": run_sizes,
+    "small": lambda: run_sizes(REPEATS, lambda rows: rows <= LARGE),
+    "large": lambda: run_sizes(1, lambda rows: rows > LARGE),
     "budgets": run_budgets,
-    "folds": lambda: run("folds"),
-    "memory": lambda: run("memory"),
+    "folds": lambda: {"folds": run("folds")},
+    "memory": lambda: {"memory": run("memory")},
 }
 
 
@@ -160,7 +162,8 @@ def main(names):
     kept = RESULTS / "fit_speed.json"
     results = json.loads(kept.read_text())["results"] if kept.exists() else {}
     for name in names:
-        results[name] = RUNS[name]()
+        for entry, new in RUNS[name]().items():
+            results[entry] = results.get(entry, {}) | new
     rows = [describe_size(*pair) for pair in results.get("sizes", {}).items()]
     rows += [describe_budget(*pair) for pair in results.get("budgets", {}).items()]
     notes = []

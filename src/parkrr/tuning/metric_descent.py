@@ -7,8 +7,8 @@ C diag(<S_i, R_i>) C - C S alpha' by K, and the trace of that by the ridge r: on
 The chain rule through the kernel to the matrix of the map takes one more product. Where groups are
 left out together, C_ii becomes the block of C of a group.
 
-Every row has a residual. Descents that fitted 75 % of 400 rows and had residuals of the others took
-three times the CPU time for the same error.
+Every row has a residual. Descents that fitted three quarters of 400 rows and had residuals of the
+others took twice the time: with 8,000 rows of diamonds 18 s for the same error, and 8.5 now.
 
 The average gradient outer product of such batches is where the descent starts: from there 200
 steps took the validation error of flights from 0.733 to 0.613 and of pol from 0.097 to 0.064; from
@@ -31,7 +31,7 @@ from parkrr.partition import rows_around
 from parkrr.runtime import Engine
 from parkrr.solvers import add_to_diagonal, cholesky_or_nan, kernel_of_rows, solve_factor
 
-BATCH_ROWS = 400
+BATCH_ROWS = 600
 STACKED_ROWS = 300  # up to which the batches of a step are computed together
 FEWEST_ROWS = 100  # of a batch, or all there are
 BATCHES = 2  # to a step

@@ -46,7 +46,7 @@ JUMP_STEPS = 8  # before each of them
 FIRST_STEPS = 16  # after the last of them
 LAST_STEPS = (80, 200)  # fewest and most steps that decrease to zero
 ROWS_PER_STEP = 40  # so many rows for each of them, in between
-FIRST_ROWS = 200  # of the batches of most steps
+FIRST_ROWS = 300  # of the batches of most steps
 ROWS_PER_COLUMN, MOST_ROWS = 4, 600  # of these batches: few rows tell too little of 128 weights
 STOP_SHARE = 0.25  # of the last steps, after which a shape of the matrix that is behind stops
 # Times the least squared error of batches. At 1.1 hotel rates lost their weights, which were 1.11
@@ -55,7 +55,7 @@ BEHIND = 1.3
 OTHER_STEPS = 24  # of the other kernels, decreasing to zero
 # On which kernels are compared: four draws of 32 batches with a quarter of 800 rows to validate
 # agreed on the best kernel on seven of eight data sets, and so did cells; on the eighth all kernels
-# were within 0.5 %. As many rows as in these are left out of 16 batches of 400.
+# were within 0.5 %. More rows than in these are left out of 16 batches.
 COMMON_BATCHES = 16
 MOST_VALUES = 20_000_000  # of columns to find neighbours among: 160 MB, twice with scores
 MATRIX_COLUMNS = 100  # with more, only weights are learned
