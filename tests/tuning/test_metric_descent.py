@@ -17,8 +17,8 @@ from parkrr.tuning.metric_descent import (
     Adam,
     LocalBatch,
     MetricDescent,
+    combine_batches,
     compute_slopes,
-    group_batches,
 )
 from parkrr.tuning.metric_search import decreasing_rates
 from reference import finite_differences, kernel_matrix, leave_groups_out_squares
@@ -117,7 +117,8 @@ def test_a_descent_lowers_the_error():
 def test_gradient_products_find_the_one_column_that_matters():
     learned = descent(torch.ones(4))
     learned.jump_to_gradient_products()
-    assert learned.matrix[0] > 2 * learned.matrix[1:].max()
+    learned.jump_to_gradient_products()  # as often as a search does
+    assert learned.matrix[0] > 3 * learned.matrix[1:].max()
     assert float(learned.matrix.norm()) == pytest.approx(2.0)
 
 
@@ -184,5 +185,5 @@ def test_small_batches_are_computed_together_and_large_ones_one_by_one():
     learned = descent(torch.ones(4))
     small = learned.make_batch(torch.arange(20))
     large = learned.make_batch(torch.arange(400) % 200)
-    assert [len(part) for part in group_batches([small, small])] == [2]
-    assert [len(part) for part in group_batches([large, large])] == [1, 1]
+    assert [len(part) for part in combine_batches([small, small])] == [2]
+    assert [len(part) for part in combine_batches([large, large])] == [1, 1]

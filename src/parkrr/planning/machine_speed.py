@@ -19,7 +19,7 @@ from parkrr.partition import assign, rows_around
 from parkrr.runtime import LocalEngine, map_on_threads, release_memory
 from parkrr.solvers import Shard, kernel_of_rows
 from parkrr.tuning import LocalBatch, SampleSearch, metric_descent, metric_search, sample_search
-from parkrr.tuning.metric_descent import compute_slopes, group_batches
+from parkrr.tuning.metric_descent import combine_batches, compute_slopes
 from parkrr.uncertainty import schur_complement
 
 REPEATS = 3  # of each piece, after a first one
@@ -65,7 +65,7 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
     batch = LocalBatch(Block(X[:n], Y[:n], None))
     weights = torch.ones(2 * d, dtype=torch.float64)
     slopes = partial(compute_slopes, kernel=wide_kernel, matrix=weights, ridge=0.1)
-    batches = group_batches([batch] * metric_descent.BATCHES)
+    batches = combine_batches([batch] * metric_descent.BATCHES)
     many = ArraySource(X, Y)
     try:
         return replace(

@@ -165,7 +165,7 @@ def stack_groups(batches: Sequence[LocalBatch]) -> Tensor | None:
     return numbers[:, :, None] == numbers[:, None, :]
 
 
-def group_batches(batches: Sequence[LocalBatch]) -> list[Sequence[LocalBatch]]:
+def combine_batches(batches: Sequence[LocalBatch]) -> list[Sequence[LocalBatch]]:
     """Batches that are computed together: all of them if they are small.
 
     On small ones, operations take no longer for two than for one. Large ones, one by one, keep
@@ -246,7 +246,7 @@ class MetricDescent:
     def step(self, batches: list[LocalBatch], rate: float) -> None:
         """One step along the mean slope of some batches: in shape, in size and of the ridge."""
         task = partial(compute_slopes, kernel=self.kernel, matrix=self.matrix, ridge=self.ridge)
-        parts = self.engine.map(task, group_batches(batches))
+        parts = self.engine.map(task, combine_batches(batches))
         slopes = Slopes(*(torch.cat(part) for part in zip(*parts, strict=True)))
         solved = slopes.is_finite
         if not bool(solved.any()):

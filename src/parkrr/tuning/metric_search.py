@@ -47,7 +47,7 @@ FIRST_STEPS = 16  # after the last of them
 LAST_STEPS = (80, 200)  # fewest and most steps that decrease to zero
 ROWS_PER_STEP = 40  # so many rows for each of them, in between
 FIRST_ROWS = 300  # of the batches of most steps
-ROWS_PER_COLUMN, MOST_ROWS = 4, 600  # of these batches: few rows tell too little of 128 weights
+ROWS_PER_COLUMN = 4  # of these batches: few rows tell too little of 128 weights
 STOP_SHARE = 0.25  # of the last steps, after which a shape of the matrix that is behind stops
 # Times the least squared error of batches. At 1.1 hotel rates lost their weights, which were 1.11
 # behind in batches and far ahead on cells: 0.205 and 0.183.
@@ -141,9 +141,8 @@ def count_descent_steps(
     share = effort.first_share
     descents = [*((e, last) for e in columns), *((max(columns), OTHER_STEPS),) * n_others]
     first_rows = count_first_rows(max(columns))
-    last_rows = max(BATCH_ROWS, first_rows)
     total = sum(steps * share * step_seconds(e, first_rows) for e, steps in descents)
-    total += sum(steps * (1 - share) * step_seconds(e, last_rows) for e, steps in descents)
+    total += sum(steps * (1 - share) * step_seconds(e, BATCH_ROWS) for e, steps in descents)
     total += sum((JUMPS * JUMP_STEPS + FIRST_STEPS) * step_seconds(e, first_rows) for e in columns)
     total += sum(JUMPS * jump_batches * step_seconds(e, BATCH_ROWS) for e in columns)
     affordable = min(effort.steps, seconds / total)
@@ -157,7 +156,7 @@ def count_first_rows(e: int) -> int:
     With 300 training rows instead of 600, validation error of 128 columns of gas sensors rose by a
     quarter.
     """
-    return min(MOST_ROWS, max(FIRST_ROWS, ROWS_PER_COLUMN * e))
+    return min(BATCH_ROWS, max(FIRST_ROWS, ROWS_PER_COLUMN * e))
 
 
 def count_screened_rows(n: int, e: int, seconds: float) -> int:
@@ -255,7 +254,7 @@ class MetricSearch:
         self.planned_steps = steps.total(len(started), n_others)
         # Errors of shapes and kernels are compared, so their batches are alike.
         first_rows = count_first_rows(max(columns))
-        last_rows = max(BATCH_ROWS, first_rows) if self.effort.first_share < 1 else first_rows
+        last_rows = BATCH_ROWS if self.effort.first_share < 1 else first_rows
         for _ in range(JUMPS):
             self.advance(started, [RATE] * steps.jump, first_rows)
             if not self.log.progress.is_over:
@@ -410,8 +409,9 @@ class MetricSearch:
     ) -> list[Result]:
         """function(descent) of every descent, each with its share of the cores.
 
-        Operations on 400 rows are so short that two threads in one step gain little: a step took
-        17 ms on one thread and 14 to 21 on two. Two descents on a thread each take 10 a step.
+        Operations on 400 rows are so short that two threads in one step gain little: a step of four
+        batches took 17 ms on one thread and 14 to 21 on two, and 10 where two descents had a thread
+        each.
         """
         local = self.settings.engine.local
         for each in descents:
