@@ -6,10 +6,12 @@
 Every fit has a process and 10 minutes of its own. A fifth of the rows are test rows, drawn with
 seed 0, with seeds 0, 1 and 2 below 3,000 rows; errors are means over them. The error is the RMSE
 over the standard deviation of the test target, 1 - AUC, or the rate of wrong classes. Trees get
-categories of pandas, and dates as seconds and calendar parts. Results are kept from run to run.
+categories of pandas, and dates as seconds and calendar parts. Libraries are imported before the
+clock starts. Results are kept from run to run.
 """
 
 import argparse
+import importlib
 import importlib.util
 import json
 import subprocess
@@ -144,6 +146,7 @@ def compute_error(predicted, y_test, labels, task):
 def fit(table, method, seed):
     """Print error and seconds of a fit."""
     X, X_test, y, y_test, task = load(table, seed)
+    importlib.import_module(METHODS[method][1])  # two seconds of torch are no part of a fit
     start = time.perf_counter()
     model, X_test = METHODS[method][0](X, y, X_test, task)
     seconds = time.perf_counter() - start

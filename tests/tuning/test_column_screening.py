@@ -87,3 +87,37 @@ def test_nothing_is_screened_where_no_system_can_be_solved():
 def test_nothing_is_screened_where_no_column_matters():
     noise = np.random.default_rng(1).normal(size=(N, 1))
     assert screening(Y=noise).run(never) is None
+
+
+def test_columns_that_only_matter_in_pairs_are_found():
+    rng = np.random.default_rng(2)
+    pair = X[:, 10] * X[:, 90] + 0.1 * rng.normal(size=N)
+    columns, _, _ = screening(Y=pair[:, None]).run(never)
+    assert columns.tolist() == [10, 90]
+
+
+def test_dependence_on_a_column_a_square_and_a_pair_is_found_and_no_other():
+    R = torch.from_numpy(X[:, [5]] + X[:, [20]] ** 2 + X[:, [60]] * X[:, [61]])[:T]
+    assert screening().find_dependence(R).tolist() == [5, 20, 60, 61]
+
+
+def test_columns_of_small_effect_are_found_in_the_residuals_of_large_ones():
+    y = torch.from_numpy(4 * X[:, [5]] + 0.3 * X[:, [60]])
+    few = screening(Y=y.numpy())
+    assert few.find_dependence(y[:T]).tolist() == [5]
+    assert few.select_forward(never)[0].tolist() == [5, 60]
+
+
+@pytest.mark.parametrize("row", [0, 150, T - 1])
+def test_residuals_of_rows_left_out_are_those_of_refits(row):
+    w = np.random.default_rng(1).uniform(0.5, 2.0, size=N)
+    few = screening(w=w)
+    columns = torch.tensor([3, 70])
+    Z = X[:, [3, 70]]
+    fitted = few.fit_ridges(torch.from_numpy(Z), (0.1,), 2.0)
+    R = few.leave_rows_out(columns, fitted)
+    kept = np.delete(np.arange(T), row)
+    K = kernel_matrix(Matern(2.0), Z[kept], Z[kept]) + np.diag(0.1 / w[kept])
+    alpha = np.linalg.solve(K, Y[kept])
+    expected = Y[row] - kernel_matrix(Matern(2.0), Z[[row]], Z[kept])[0] @ alpha
+    np.testing.assert_allclose(R[row], expected, rtol=1e-6)

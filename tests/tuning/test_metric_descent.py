@@ -26,36 +26,43 @@ from reference import finite_differences, kernel_matrix, leave_groups_out_square
 RIDGE = 0.3
 
 
-def batch(weighted, groups=None):
+def batch(weighted, groups=None, n_parts=None):
     rng = np.random.default_rng(0)
     F, Y = (torch.from_numpy(rng.normal(size=(30, k))) for k in (3, 2))
     w = torch.from_numpy(rng.uniform(0.5, 2, size=30)) if weighted else None
-    return LocalBatch(Block(F, Y, w), groups)
+    return LocalBatch(Block(F, Y, w), groups, n_parts)
 
 
-def error_by_refits(batch, matrix, ridge):
+def error_by_refits(batch, matrix, ridge, groups):
     """The mean squared residual of rows or groups that are left out, by the book."""
     F, Y, w = (None if a is None else a.numpy() for a in batch.rows)
     w = np.ones(len(F)) if w is None else w
     X = F * matrix if matrix.ndim == 1 else F @ matrix
-    groups = np.arange(len(F)) if batch.groups is None else batch.groups.numpy()
     K = kernel_matrix(Gaussian(1.0), X, X)
     return leave_groups_out_squares(K, Y, w, ridge, groups) / w.sum()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("groups", [None, torch.arange(30) % 7])
+@pytest.mark.parametrize(
+    ("groups", "n_parts", "left_out"),
+    [
+        (None, None, np.arange(30)),
+        (torch.arange(30) % 7, None, np.arange(30) % 7),
+        (None, 5, np.arange(30) % 5),
+    ],
+    ids=["rows", "groups", "parts"],
+)
 @pytest.mark.parametrize("matrix", [np.full(3, 0.7), np.eye(3) + 0.1])
-def test_slopes_are_those_of_finite_differences(weighted, groups, matrix):
-    rows = batch(weighted, groups)
+def test_slopes_are_those_of_finite_differences(weighted, groups, n_parts, left_out, matrix):
+    rows = batch(weighted, groups, n_parts)
     slopes = compute_slopes([rows, rows], Gaussian(1.0), torch.from_numpy(matrix), RIDGE)
-    by_matrix = finite_differences(lambda A: error_by_refits(rows, A, RIDGE), matrix)
+    by_matrix = finite_differences(lambda A: error_by_refits(rows, A, RIDGE, left_out), matrix)
     np.testing.assert_allclose(slopes.by_matrix, [by_matrix] * 2, rtol=1e-5, atol=1e-7)
     by_ridge = finite_differences(
-        lambda log: error_by_refits(rows, matrix, np.exp(log[0])), np.log([RIDGE])
+        lambda log: error_by_refits(rows, matrix, np.exp(log[0]), left_out), np.log([RIDGE])
     )
     np.testing.assert_allclose(slopes.by_ridge, [by_ridge[0]] * 2, rtol=1e-5)
-    error = error_by_refits(rows, matrix, RIDGE)
+    error = error_by_refits(rows, matrix, RIDGE, left_out)
     np.testing.assert_allclose(slopes.squares / slopes.weight, [error] * 2)
 
 
@@ -179,6 +186,13 @@ def test_rows_of_a_group_are_left_out_together_and_rows_of_one_group_by_themselv
     several, one = (learned.make_batch(torch.arange(*ends)) for ends in ((90, 110), (0, 20)))
     assert several.groups.tolist() == [0] * 10 + [1] * 10
     assert one.groups.tolist() == list(range(20))
+
+
+def test_parts_of_a_batch_are_of_equal_size():
+    learned = replace(descent(torch.ones(4)), in_parts=True)
+    some, few = (learned.make_batch(torch.arange(n)) for n in (22, 3))
+    assert (len(some.rows.X), some.n_parts, some.block_rows) == (20, 4, 5)
+    assert (len(few.rows.X), few.n_parts, few.block_rows) == (3, None, 1)
 
 
 def test_small_batches_are_computed_together_and_large_ones_one_by_one():

@@ -65,7 +65,7 @@ def measure_speed(d: int, t: int, cores: int) -> MachineSpeed:
     batch = LocalBatch(Block(X[:n], Y[:n], None))
     weights = torch.ones(2 * d, dtype=torch.float64)
     slopes = partial(compute_slopes, kernel=wide_kernel, matrix=weights, ridge=0.1)
-    batches = combine_batches([batch] * metric_descent.BATCHES)
+    batches = combine_batches([batch] * metric_descent.SMALL_BATCHES)
     many = ArraySource(X, Y)
     try:
         return replace(

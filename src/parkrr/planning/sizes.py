@@ -45,7 +45,7 @@ EVALUATIONS = 9  # of one lengthscale search on the sample
 CROSS_FIT = 4  # fits of the width of intervals take as long as one with the values of all folds
 LAST_EVALUATIONS = 3  # lengthscales of the last comparison on cells
 SCREENING_SOLVES = 80  # eight rounds of two lengthscales and five ridges
-LARGE_BATCH = 4.0  # seconds of a step on large batches over one on small batches
+LARGE_BATCH = 2.0  # seconds of a step on large batches over one on small batches
 ROUNDS = 6  # of balance
 ITERATIONS = 40  # of conjugate gradient, those for leave-one-out included
 FLOAT64_DISTANCE = 2.5  # a distance in float64 behind a map, over one in float32
@@ -307,24 +307,25 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     """Metric descents, whose steps are counted."""
     if not size.learns:
         return 0.0
-    batches, jumps = metric_descent.BATCHES, metric_search.JUMPS
+    jumps, gradient_batches = metric_search.JUMPS, metric_descent.GRADIENT_BATCHES
     columns, others = [size.width, size.d][: size.matrices], max(1, size.families) - 1
     counted = metric_search.count_descent_steps(
         size.n, columns, others, size.tuning_seconds, size.effort
     )
     share = size.effort.first_share  # of steps on small batches
     first_rows = metric_search.count_first_rows(max(columns))
-    small = (first_rows / metric_search.FIRST_ROWS) ** 2 * speed.descent_step
     large = LARGE_BATCH * speed.descent_step
+    small = (first_rows / metric_search.FIRST_ROWS) ** 2 * speed.descent_step
+    small = large if first_rows == metric_descent.BATCH_ROWS else small
     usual = share * small + (1 - share) * large
     one = counted.last * usual  # a descent of one shape, on a core of its own
     if counted.first:
         one += (jumps * counted.jump + counted.first) * small
-        one += jumps * metric_descent.GRADIENT_BATCHES / batches * large
+        one += jumps * gradient_batches / metric_descent.LARGE_BATCHES * large
     rounds = math.ceil(size.matrices / size.cores), math.ceil(others / size.cores)
     steps = counted.total(size.matrices, others)
     rows = min(size.n, metric_search.MOST_VALUES / size.width)
-    near = batches * steps * rows * speed.near
+    near = metric_descent.count_batches(first_rows) * steps * rows * speed.near
     mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9
     return rounds[0] * one + rounds[1] * counted.other * usual + near + mapping
 

@@ -6,9 +6,14 @@ again, and half of the columns, those of least weight, are left out as long as t
 validation rows does not rise: recursive feature elimination. The square root, which is the metric
 of the average gradient outer product, is too greedy: of five columns in 200 it kept three.
 
-Descents on local batches cannot do this, for 400 rows tell little of 500 columns. With six of 500
-columns in pairs they found two of them, and the error was 0.88 of the standard deviation. Of five
-samples of 3,000 rows one shows all six, and a model of these rows alone has an error of 0.25.
+The start is forward selection, if its columns do better than all of them: those whose values, or
+products with another column, are correlated with the targets, then with the residuals, until none
+is. One product of matrices tests all pairs. Of six columns in 500 that matter in pairs a kernel
+model of all columns shows two or none in four of five samples of 3,000 rows; the products show all
+six. The error fell from 0.70 of the standard deviation to 0.21, with noise of 0.20.
+
+Descents on local batches cannot do this, for 400 rows tell little of 500 columns: they found two of
+the six.
 """
 
 import math
@@ -37,10 +42,11 @@ MOST_ROUNDS = 16
 # the five columns in 200 were left out too early.
 SHARES = (0.5, 0.75)
 GAIN = 0.99  # a round that leaves no column out must lower the error by more, or it is the last
-# Where a sample shows two of six columns in 500 that only matter in pairs, the error was 0.85 with
-# these and 0.61 with all columns, from which descents find others in 16,000 rows.
+# A sample that tells too little misleads: with two of six columns the error was 0.85, with all
+# columns, from which descents find others in 16,000 rows, 0.61.
 HALVED = 0.5  # of the squared error with all columns is left, or all columns stay
 PATIENCE, PROMISING = 3, 0.9  # rounds after which less than so much of it is left, or it ends
+BY_CHANCE = 1.0  # columns and pairs that are correlated by chance
 SLOPE_ROWS = 500  # of a task
 
 
@@ -106,7 +112,11 @@ class ColumnScreening:
             fitted = self.fit(columns, weights)
             if fitted is None or is_over():
                 break
-            first = fitted.error if number == 0 else first
+            if number == 0:
+                first = fitted.error
+                few, fit_of_few = self.select_forward(is_over)
+                if fit_of_few is not None and fit_of_few.error < first:
+                    columns, weights, fitted = few, weights[few], fit_of_few
             if number == PATIENCE and fitted.error > PROMISING * first:
                 break
             if fitted.error <= least:
@@ -120,6 +130,58 @@ class ColumnScreening:
             if enough is not None:
                 columns, weights = columns[enough], weights[enough]
         return best if least <= HALVED * first else None
+
+    def select_forward(self, is_over: Callable[[], bool]) -> tuple[Tensor, SampleFit | None]:
+        """Columns (k,) on which the targets depend, then those on which residuals do, and a fit.
+
+        Columns of small effect show once those of large effect are in the model: of twenty, 13
+        at first and 18 in the end.
+        """
+        columns, best = torch.empty(0, dtype=torch.long, device=self.rows.X.device), None
+        R = self.rows.Y[: self.n_training]
+        for _ in range(MOST_ROUNDS):
+            more = torch.unique(torch.cat([columns, self.find_dependence(R)]))
+            if len(more) == len(columns) or is_over():
+                break
+            fitted = self.fit(more, self.rows.X.new_ones(len(more)))
+            if fitted is None:
+                break
+            columns, best = more, fitted
+            R = self.leave_rows_out(columns, fitted)
+        return columns, best
+
+    def find_dependence(self, R: Tensor) -> Tensor:
+        """Columns (k,) that R (t, outputs) is correlated with, alone or times another column.
+
+        A sum of independent terms over the root of the sum of their squares is nearly normal, and
+        the largest of m of them is about sqrt(2 log m).
+        """
+        t = self.n_training
+        X, _, w = self.rows
+        assert w is not None
+        share = w[:t] / w[:t].sum()
+        X, R = X[:t] - share @ X[:t], R - share @ R
+        means = (share[:, None] * X).T @ X  # (e, e)  of products, which the terms have without them
+        e = X.shape[1]
+        bound = math.sqrt(2 * math.log(R.shape[1] * e * (e + 3) / 2 / BY_CHANCE))
+        is_correlated = torch.zeros(e, dtype=torch.bool, device=X.device)
+        for r in (w[:t, None] * R).T:
+            s = r.square()
+            alone = (r @ X) / (s @ X.square()).sqrt()  # (e,)
+            squares = (s[:, None] * X.square()).T @ X.square()  # (e, e)
+            squares += means * (means * s.sum() - 2 * (s[:, None] * X).T @ X)
+            pairs = (r[:, None] * X).T @ X / squares.sqrt()
+            is_correlated |= (alone.abs() > bound) | (pairs.abs() > bound).any(1)
+        return is_correlated.nonzero()[:, 0]
+
+    def leave_rows_out(self, columns: Tensor, fitted: SampleFit) -> Tensor:
+        """Residuals (t, outputs) of training rows, each left out of this fit: alpha_i / C_ii."""
+        X, _, w = self.rows
+        assert w is not None
+        t = self.n_training
+        K_tt = kernel_of_rows(fitted.kernel, X[:t, columns])
+        L = cholesky_or_nan(add_to_diagonal(K_tt, fitted.ridge / w[:t]))
+        return fitted.alpha / torch.cholesky_inverse(L).diagonal()[:, None]
 
     def fit(self, columns: Tensor, weights: Tensor) -> SampleFit | None:
         """The model of these columns (k,) with the least validation error.

@@ -30,12 +30,13 @@ from parkrr.tuning.column_screening import SCREENED_ROWS, ColumnScreening, divid
 from parkrr.tuning.log import METRIC_PART, Candidate, OpenChoices, TuningLog
 from parkrr.tuning.metric_descent import (
     BATCH_ROWS,
-    BATCHES,
     FEWEST_ROWS,
     GRADIENT_BATCHES,
+    LARGE_BATCHES,
     RATE,
     REFRESH,
     MetricDescent,
+    count_batches,
 )
 from parkrr.tuning.sample_search import search_lengthscale
 
@@ -129,14 +130,14 @@ def count_descent_steps(
         What they take at most.
     """
     last = min(max(n // ROWS_PER_STEP, LAST_STEPS[0]), LAST_STEPS[1])
-    jump_batches = GRADIENT_BATCHES / BATCHES
+    jump_batches = GRADIENT_BATCHES / LARGE_BATCHES
     fixed, by_pair, by_number = BATCH_SECONDS
 
     def step_seconds(e: int, n_rows: int) -> float:
         rows = min(n_rows, max(FEWEST_ROWS, n // 2))
         batch = fixed + rows**2 * (by_pair + by_number * e)
         near = min(n, MOST_VALUES // e) * (NEAR_SECONDS[0] + NEAR_SECONDS[1] * e)
-        return BATCHES * (batch + near) / REFERENCE_CORES
+        return count_batches(n_rows) * (batch + near) / REFERENCE_CORES
 
     share = effort.first_share
     descents = [*((e, last) for e in columns), *((max(columns), OTHER_STEPS),) * n_others]
@@ -334,6 +335,9 @@ class MetricSearch:
         rows = ArraySource(*self.rows.block(training))
         groups = None if self.holdout is None else self.holdout.groups
         groups = None if groups is None else groups[training]
+        # Validation rows are given where columns hold means of targets of other rows, which tell of
+        # a single row that is left out: with them, errors of hotel rates rose from 0.216 to 0.234.
+        in_parts = self.holdout is not None and groups is None
         started = []
         families = [family_of(candidate.kernel) for candidate in self.candidates]
         first = FIRST_FAMILY if FIRST_FAMILY in families else families[0]
@@ -353,6 +357,7 @@ class MetricSearch:
                 engine=self.settings.engine,
                 seed=self.seed,
                 groups=groups,
+                in_parts=in_parts,
             )
             weighed = DescentCandidate(candidate, "diagonal", descent)
             if d > MATRIX_COLUMNS:
