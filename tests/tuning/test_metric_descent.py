@@ -129,6 +129,17 @@ def test_gradient_products_find_the_one_column_that_matters():
     assert float(learned.matrix.norm()) == pytest.approx(2.0)
 
 
+def test_gradient_products_leave_a_weight_to_a_category_that_is_the_same_in_every_batch():
+    learned = descent(torch.ones(4))
+    rows = learned.rows
+    far = torch.cat([rows.X, torch.full((200, 1), 1e3)], 1)
+    near = torch.cat([rows.X, torch.zeros(200, 1)], 1)
+    both = ArraySource(torch.cat([near, far]), torch.cat([rows.Y, -rows.Y]))
+    learned = replace(learned, rows=both, matrix=torch.ones(5).double())
+    learned.jump_to_gradient_products()
+    assert learned.matrix[4] >= 0.2
+
+
 def test_the_same_seed_gives_the_same_descent():
     one, other = descent(torch.ones(4)), descent(torch.ones(4))
     one.advance([RATE] * 3)

@@ -17,11 +17,13 @@ from parkrr.tuning.log import Candidate, TuningLog
 from parkrr.tuning.metric_search import (
     COMMON_BATCHES,
     EFFORTS,
+    ComparedShape,
     DescentCandidate,
     DescentSteps,
     MetricSearch,
     count_descent_steps,
     count_screened_rows,
+    leave_out_behind,
 )
 from plain import plain
 from reference import refit_squares
@@ -71,12 +73,12 @@ def test_fast_takes_a_quarter_of_the_steps_and_thorough_twice_as_many():
 
 def test_no_step_is_taken_where_none_fits_the_budget():
     assert count_descent_steps(20_000, [20] * 2, 2, 1e-3, BALANCED) == DescentSteps(0, 0, 0, 0)
-    assert search([candidate()], seconds=1e-6).descend() == []
+    assert search([candidate()], seconds=1e-6).learn_metric() == []
 
 
 def test_the_place_where_the_clock_ends_a_search_is_recorded_once():
     searched = search([candidate()], deadline=-math.inf)
-    searched.descend()
+    searched.learn_metric()
     [stop] = [each for each in searched.log.tried if each["step"] == "time budget"]
     assert stop["stopped"].startswith("metric descent: standard, diagonal matrix, step 0 of 32")
 
@@ -93,6 +95,38 @@ def test_weights_are_learned_with_scores_and_matrices_without():
 def test_without_scores_weights_and_matrices_are_learned_from_the_same_columns():
     started = search([candidate()]).start_descents()
     assert shapes(started) == [("standard", "diagonal", (3,)), ("standard", "full", (3, 3))]
+
+
+def test_no_matrix_is_learned_from_fewer_than_two_rows_for_each_entry():
+    few, enough = (search([candidate()], n=n).start_descents() for n in (20, 30))
+    assert [each.shape for each in few] == ["diagonal"]
+    assert [each.shape for each in enough] == ["diagonal", "full"]
+
+
+@pytest.mark.parametrize(("entries", "left"), [(9, ["full"]), (12, ["diagonal", "full"])])
+def test_weights_far_behind_in_batches_stop_only_where_rows_are_many(entries, left):
+    rows = SimpleNamespace(n_rows=15 * 9)
+    weights = SimpleNamespace(error=2.0, rows=rows, matrix=torch.ones(3))
+    matrix = SimpleNamespace(error=1.0, rows=rows, matrix=torch.ones(entries))
+    started = [
+        DescentCandidate(candidate(), "diagonal", weights),
+        DescentCandidate(candidate(), "full", matrix),
+    ]
+    assert [each.shape for each in leave_out_behind(started)] == left
+
+
+@pytest.mark.parametrize(
+    ("none", "full", "selected"),
+    [(1.0, 1.0, "diagonal"), (0.91, 1.0, "diagonal"), (0.89, 1.0, "none"), (1.0, 0.89, "full")],
+)
+def test_weights_are_selected_unless_an_error_is_lower_by_more_than_chance(none, full, selected):
+    searched = search([candidate()])
+    searched.validation_rows = 100
+    errors = {"none": none, "diagonal": 1.0, "full": full}
+    compared = [
+        ComparedShape(candidate()._replace(error=error), shape) for shape, error in errors.items()
+    ]
+    assert searched.select_shape(compared).shape == selected
 
 
 def test_descents_see_no_validation_row():
@@ -238,7 +272,7 @@ def test_a_descent_gives_its_candidate_matrix_ridge_and_name():
 
 
 def test_nothing_descends_after_the_deadline():
-    assert search([candidate()], deadline=-math.inf).descend() == []
+    assert search([candidate()], deadline=-math.inf).learn_metric() == []
 
 
 def test_the_error_in_cells_is_that_of_a_refit_over_the_baseline():

@@ -138,7 +138,10 @@ class FitSize:
     @property
     def matrices(self) -> int:
         """Shapes of matrices that are learned."""
-        return 1 + (self.d <= metric_search.MATRIX_COLUMNS) if self.learns else 0
+        if not self.learns:
+            return 0
+        n = min((1 - VALIDATION_SHARE) * self.n, metric_search.MOST_VALUES / self.width)
+        return 1 + metric_search.can_learn_matrix(int(n), self.d)
 
 
 def choose_sizes(
