@@ -126,7 +126,7 @@ def fit_xgboost(X, y, X_test, task):
 
 
 METHODS = {
-    "parkrr": (fit_parkrr, "parkrr"),
+    "parkrr": (fit_parkrr, "parkrr.estimators"),  # `import parkrr` loads nothing
     "lightgbm": (fit_lightgbm, "lightgbm"),
     "lightgbm-1000": (fit_lightgbm_1000, "lightgbm"),
     "catboost": (fit_catboost, "catboost"),
