@@ -126,7 +126,15 @@ def test_weights_are_selected_unless_an_error_is_lower_by_more_than_chance(none,
     compared = [
         ComparedShape(candidate()._replace(error=error), shape) for shape, error in errors.items()
     ]
-    assert searched.select_shape(compared).shape == selected
+    assert compared[searched.select_shape(compared)].shape == selected
+
+
+def test_a_matrix_is_learned_where_the_target_depends_on_a_sum_of_columns():
+    searched = search([candidate()])
+    searched.rows = ArraySource(searched.rows.X, torch.sin(2 * searched.rows.X.sum(1))[:, None])
+    compared = searched.learn_metric()
+    assert [each.shape for each in compared][:2] == ["diagonal", "full"]
+    assert compared[searched.select_shape(compared)].shape == "full"
 
 
 def test_descents_see_no_validation_row():
