@@ -129,6 +129,11 @@ def test_weights_are_selected_unless_an_error_is_lower_by_more_than_chance(none,
     assert compared[searched.select_shape(compared)].shape == selected
 
 
+def test_the_first_candidate_stays_where_no_cell_compared_them():
+    compared = [ComparedShape(candidate(), shape) for shape in ("none", "diagonal")]
+    assert search([candidate()]).select_shape(compared) == 0
+
+
 def test_a_matrix_is_learned_where_the_target_depends_on_a_sum_of_columns():
     searched = search([candidate()])
     searched.rows = ArraySource(searched.rows.X, torch.sin(2 * searched.rows.X.sum(1))[:, None])

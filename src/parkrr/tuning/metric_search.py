@@ -292,7 +292,8 @@ class MetricSearch:
         17 tables of 600 to 2,000 rows, the least error alone had a geometric mean of test errors of
         0.961, over that of weights alone, and this rule 0.956.
         """
-        chance = 1 / math.sqrt(max(4, self.validation_rows))
+        m = self.validation_rows
+        chance = 1 / math.sqrt(max(4, m)) if m else 0.0  # where no cell could compare them
         share = {"none": 1.0, "diagonal": 1 - chance, "full": 1.0}
         errors = [each.candidate.error * share[each.shape] for each in compared]
         return errors.index(min(errors))
