@@ -15,7 +15,9 @@ from parkrr.errors import NotFiniteError
 from parkrr.runtime import map_on_threads
 
 EPS = torch.finfo(torch.float64).eps
-TILE = 256  # rows or columns; up to so many LAPACK is as fast on one thread as tiles on two
+# Rows or columns; up to so many LAPACK is as fast on one thread as tiles on two. On two threads a
+# factor of 10,000 rows takes 6.1 s in tiles of 256, 4.7 of 384 and 5.5 of 512.
+TILE = 384
 
 
 class Factor:
