@@ -13,6 +13,7 @@ from parkrr.tuning.cell_comparison import (
     CellComparison,
     ComparisonCell,
     draw_comparison_cells,
+    keep_nearest,
 )
 from reference import refit_squares
 
@@ -128,5 +129,19 @@ def test_a_share_of_the_training_rows_are_centres():
 
 def test_at_most_so_many_cells_and_rows_are_compared():
     assert len(draw([[0, 1]] * (MOST_CELLS + 5), EVEN)) == MOST_CELLS
-    [drawn] = draw([[0, 1] * MOST_ROWS], EVEN)
+    [drawn] = draw([list(range(80)) * (MOST_ROWS // 40)], EVEN)
     assert drawn.train.n_rows + drawn.validation.n_rows == MOST_ROWS
+
+
+def test_of_a_large_cell_the_rows_nearest_to_its_median_are_compared():
+    rows = source(slice(None))
+    cell = ArraySource(rows.X, rows.Y, rows.w, torch.arange(79))
+    distances = np.linalg.norm(X[:79] - np.median(X[:79], axis=0), axis=1)
+    assert keep_nearest(cell, 5).index.tolist() == sorted(np.argsort(distances)[:5].tolist())
+
+
+def test_a_kernel_that_was_compared_is_not_compared_again():
+    comparison = compare(1e-3)
+    first = comparison.find_ridge(KERNEL)
+    comparison.cells = []  # with which nothing can be compared
+    assert comparison.find_ridge(KERNEL) is first

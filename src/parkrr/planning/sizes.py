@@ -53,7 +53,7 @@ FLOAT64_DISTANCE = 2.5  # a distance in float64 behind a map, over one in float3
 MEMINFO = Path("/proc/meminfo")
 LIBRARIES_BYTES = 1e8  # that libraries and threads keep for themselves
 INDEX_BYTES = 40  # of a row: its order, cell, target and whether it is a validation row
-COMPARISON_COPIES, LARGEST_COMPARISON = 5, 2.2  # matrices of a cell; its rows over the mean
+COMPARISON_COPIES = 5  # matrices of a comparison cell
 NYSTROM_COPIES, FALKON_COPIES = 9, 5  # matrices of a cell with centres, by its solver
 KEPT = 0.4  # of what tuning took, which the heap does not give back
 
@@ -252,7 +252,7 @@ def center_bytes(size: FitSize) -> float:
 def estimate_tuning_bytes(size: FitSize) -> float:
     """Rows in canonical order, columns to find neighbours among, and comparison cells."""
     cells = size.n / cell_comparison.CELL_ROWS
-    largest = cell_comparison.CELL_ROWS * min(LARGEST_COMPARISON, 1 + cells / 20)
+    largest = min(cell_comparison.MOST_ROWS, cell_comparison.CELL_ROWS * (1 + cells / 20))
     total = 8.0 * size.n * (size.d + size.t + 3)
     at_once = min(size.cores, max(1.0, cells))
     total += COMPARISON_COPIES * 8.0 * min(size.n, largest) ** 2 * at_once

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -232,6 +232,9 @@ class MetricSearch:
     planned_steps: int = 0
     n_compared: int = 0
     validation_rows: int = 0  # of the last comparison on cells
+
+    def __post_init__(self) -> None:
+        self.comparisons: dict[tuple[FeatureMap, torch.dtype], CellComparison] = {}
 
     @cached_property
     def is_validation(self) -> Tensor:
@@ -503,6 +506,34 @@ class MetricSearch:
         returned as it is where no cell has both training and validation rows.
         """
         self.log.progress.begin("comparison on cells")
+        comparison = self.prepare_comparison(candidate, dtype, fixed or not self.choices.penalty)
+        if not comparison.cells:
+            return candidate
+        self.validation_rows = sum(cell.validation.n_rows for cell in comparison.cells)
+        kernel = candidate.kernel
+        if self.choices.lengthscale and isinstance(kernel, Radial):
+            start, with_length = kernel.one_lengthscale, kernel.with_lengthscale
+            bounds = (start / FARTHEST, start * FARTHEST)
+            length = search_lengthscale(
+                lambda x: comparison.find_ridge(with_length(x)).error, start, factors, bounds
+            )
+            kernel = with_length(length)
+        best = comparison.find_ridge(kernel)
+        penalty = candidate.penalty if comparison.fixed else best.ridge / self.rows.total_weight
+        candidate = candidate._replace(kernel=kernel, error=best.error, penalty=penalty)
+        self.log.note_candidate("comparison on cells", candidate, precision=str(dtype))
+        self.n_compared += 1
+        # Errors are relative to a baseline, whose own error is that of the first candidate.
+        self.report("comparison on cells", candidate, best.error * self.candidates[0].error)
+        return candidate
+
+    def prepare_comparison(
+        self, candidate: Candidate, dtype: torch.dtype, fixed: bool
+    ) -> CellComparison:
+        """Cells behind the feature map of a candidate; those of the same map are kept."""
+        key = candidate.metric, dtype
+        if key in self.comparisons:
+            return self.comparisons[key]
         rows, n = self.rows.map(partial(candidate.metric, dtype=dtype)), self.rows.total_weight
         settings = replace(
             self.settings,
@@ -523,28 +554,11 @@ class MetricSearch:
             seed=self.seed,
             most=round(min(MOST_CELLS, max(FEWEST_CELLS, CELLS_A_SECOND * self.seconds))),
         )
-        if not comparison_cells:
-            return candidate
-        self.validation_rows = sum(cell.validation.n_rows for cell in comparison_cells)
-        fixed = fixed or not self.choices.penalty
-        engine, ridge = self.settings.engine, candidate.penalty * n
-        comparison = CellComparison(comparison_cells, engine, ridge, fixed)
-        kernel = candidate.kernel
-        if self.choices.lengthscale and isinstance(kernel, Radial):
-            start, with_length = kernel.one_lengthscale, kernel.with_lengthscale
-            find = cache(lambda length: comparison.find_ridge(with_length(length)))
-            bounds = (start / FARTHEST, start * FARTHEST)
-            length = search_lengthscale(lambda x: find(x).error, start, factors, bounds)
-            kernel, best = with_length(length), find(length)
-        else:
-            best = comparison.find_ridge(kernel)
-        penalty = candidate.penalty if fixed else best.ridge / n
-        candidate = candidate._replace(kernel=kernel, error=best.error, penalty=penalty)
-        self.log.note_candidate("comparison on cells", candidate, precision=str(dtype))
-        self.n_compared += 1
-        # Errors are relative to a baseline, whose own error is that of the first candidate.
-        self.report("comparison on cells", candidate, best.error * self.candidates[0].error)
-        return candidate
+        comparison = CellComparison(
+            comparison_cells, self.settings.engine, candidate.penalty * n, fixed
+        )
+        self.comparisons[key] = comparison
+        return comparison
 
 
 def can_learn_matrix(n: int, e: int) -> bool:
