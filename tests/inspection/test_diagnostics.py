@@ -45,6 +45,12 @@ def model():
 
 
 @pytest.fixture(scope="module")
+def model_of_logarithms():
+    X, y = waves(800, 0)
+    return ParKRegressor(**SETTLED, loss="gamma").fit(X, np.exp(y))
+
+
+@pytest.fixture(scope="module")
 def classifier():
     X, _ = waves(800, 0)
     return ParKClassifier(**SETTLED).fit(X, labels(X))
@@ -151,8 +157,8 @@ def test_a_constant_target_has_no_jumps():
     assert (jumps.rows, jumps.median, jumps.high, jumps.blended) == (40, 0.0, 0.0, False)
 
 
-def test_jumps_are_those_between_the_two_nearest_estimators(model):
-    X, _ = waves(200, 1)
+def check_jumps(model, X, values):
+    """Jumps near borders beside the spread of the values of the model at rows X (200, 2)."""
     inner = model.model_
     Z = inner.map_rows(torch.from_numpy(X)).numpy()
     differences = Z[:, None] - inner.centroids.numpy()  # (n, Q, e)
@@ -165,10 +171,20 @@ def test_jumps_are_those_between_the_two_nearest_estimators(model):
         for Z_q, w in zip(inner.centers, inner.weights, strict=True)
     ]
     both = np.take_along_axis(np.stack(local, 1), order[near], 1)  # (20, 2)
-    sizes = np.abs(both[:, 0] - both[:, 1]) / model.predict(X).std()
+    sizes = np.abs(both[:, 0] - both[:, 1]) / values.std()
     found = border_jumps(model, X)
     np.testing.assert_allclose(found[1:3], np.quantile(sizes, [0.5, 0.9]), rtol=1e-6)
     assert found.rows == 20
+
+
+def test_jumps_are_those_between_the_two_nearest_estimators(model):
+    X, _ = waves(200, 1)
+    check_jumps(model, X, model.predict(X))
+
+
+def test_jumps_of_a_loss_with_a_logarithmic_link_are_those_of_the_logarithm(model_of_logarithms):
+    X, _ = waves(200, 1)
+    check_jumps(model_of_logarithms, X, np.log(model_of_logarithms.predict(X)))
 
 
 def test_a_blend_is_reported_and_one_cell_has_no_border():
@@ -178,11 +194,11 @@ def test_a_blend_is_reported_and_one_cell_has_no_border():
     assert border_jumps(ParKRegressor(**{**SETTLED, "n_cells": 1}).fit(X, y), X).rows == 0
 
 
-def test_theory_is_that_of_the_kernel_ridge_fit_of_the_model(model):
-    X, _ = waves(150, 1)
+def check_theory(model, X, values):
+    """The theory of the kernel ridge fit to the values of the model at rows X (150, 2)."""
     inner = model.model_
     Z = inner.map_rows(torch.from_numpy(X))
-    f = model.predict(X) - float(inner.intercept)
+    f = values - float(inner.intercept)
     K = reference.kernel_matrix(inner.kernel, Z.numpy(), Z.numpy())
     weights = torch.from_numpy(reference.krr_weights(K, f, 1e-4))
     wanted = theory(inner.kernel, Z, inner.assign(Z), weights, 1e-4)
@@ -191,6 +207,16 @@ def test_theory_is_that_of_the_kernel_ridge_fit_of_the_model(model):
     for name in names:
         assert getattr(found, name) == pytest.approx(getattr(wanted, name), rel=1e-4)
     assert (found.n_cells, found.n, found.penalty) == (model.n_cells_, 150, 1e-4)
+
+
+def test_theory_is_that_of_the_kernel_ridge_fit_of_the_model(model):
+    X, _ = waves(150, 1)
+    check_theory(model, X, model.predict(X))
+
+
+def test_theory_of_a_loss_with_a_logarithmic_link_is_that_of_the_logarithm(model_of_logarithms):
+    X, _ = waves(150, 1)
+    check_theory(model_of_logarithms, X, np.log(model_of_logarithms.predict(X)))
 
 
 def test_of_many_cells_the_theory_is_that_of_fifty_neighbours():
