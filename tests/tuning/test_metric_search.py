@@ -258,13 +258,6 @@ def test_the_kernel_of_least_error_on_common_batches_is_selected():
     assert searched.select_kernel(alike, 100).start.kernel == Gaussian(1.0)
 
 
-def test_the_kernel_that_is_selected_takes_the_place_of_all_that_the_first_has_learned():
-    searched = search([candidate(Matern(1.0, nu=1.5)), candidate(Gaussian(1.0))])
-    searched.rows = ArraySource(searched.rows.X, torch.sin(2 * searched.rows.X[:, :1]))  # smooth
-    [learned] = searched.learn_metric()
-    assert learned.candidate.kernel == Gaussian(1.0)
-
-
 def test_errors_of_the_kernel_comparison_are_those_of_the_same_batches():
     searched = search([candidate()])
     alike = kernels_of_which_the_second_fits(searched)
