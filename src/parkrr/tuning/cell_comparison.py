@@ -9,7 +9,7 @@ a baseline, one model of a sample, on the same rows: that matters where only som
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -139,11 +139,11 @@ class CellComparison:
     engine: Engine
     ridge: float  # lambda n to start from, then the best
     fixed: bool  # whether that is the only one allowed
+    best: dict[Kernel, RidgeError] = field(default_factory=dict)  # of kernels compared before
 
     def __post_init__(self) -> None:
         if not self.fixed:
             self.ridge = min(max(self.ridge, RIDGES[0]), RIDGES[1])
-        self.best: dict[Kernel, RidgeError] = {}  # of kernels that were compared
         self.baseline = max(sum(cell.baseline for cell in self.cells), 1e-300)
 
     def find_ridge(self, kernel: Kernel) -> RidgeError:

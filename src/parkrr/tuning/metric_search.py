@@ -23,6 +23,7 @@ from parkrr.tuning.cell_comparison import (
     CELL_ROWS,
     MOST_CELLS,
     CellComparison,
+    RidgeError,
     draw_comparison_cells,
 )
 from parkrr.tuning.column_screening import SCREENED_ROWS, ColumnScreening, divide_sample
@@ -234,7 +235,9 @@ class MetricSearch:
     validation_rows: int = 0  # of the last comparison on cells
 
     def __post_init__(self) -> None:
-        self.comparisons: dict[tuple[FeatureMap, torch.dtype], CellComparison] = {}
+        # Of kernels behind each map, which its tensors identify; cells are drawn again, because
+        # those of 500 columns take 100 MB a map.
+        self.compared: dict[tuple[FeatureMap, torch.dtype], dict[Kernel, RidgeError]] = {}
 
     @cached_property
     def is_validation(self) -> Tensor:
@@ -530,10 +533,7 @@ class MetricSearch:
     def prepare_comparison(
         self, candidate: Candidate, dtype: torch.dtype, fixed: bool
     ) -> CellComparison:
-        """Cells behind the feature map of a candidate; those of the same map are kept."""
-        key = candidate.metric, dtype
-        if key in self.comparisons:
-            return self.comparisons[key]
+        """Cells behind the feature map of a candidate, and what was compared on them before."""
         rows, n = self.rows.map(partial(candidate.metric, dtype=dtype)), self.rows.total_weight
         settings = replace(
             self.settings,
@@ -554,11 +554,9 @@ class MetricSearch:
             seed=self.seed,
             most=round(min(MOST_CELLS, max(FEWEST_CELLS, CELLS_A_SECOND * self.seconds))),
         )
-        comparison = CellComparison(
-            comparison_cells, self.settings.engine, candidate.penalty * n, fixed
-        )
-        self.comparisons[key] = comparison
-        return comparison
+        best = self.compared.setdefault((candidate.metric, dtype), {})
+        engine, ridge = self.settings.engine, candidate.penalty * n
+        return CellComparison(comparison_cells, engine, ridge, fixed, best)
 
 
 def can_learn_matrix(n: int, e: int) -> bool:
