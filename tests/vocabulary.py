@@ -49,7 +49,7 @@ def files(places):
 
 def words_in(text):
     for number, line in enumerate(text.splitlines(), 1):
-        # An identifier such as blend_trial or predict_words is several words.
+        # An identifier such as cell_comparison or predict_words is several words.
         for match in TEXT.finditer(line.replace("_", " ")):
             yield number, match.group()
 

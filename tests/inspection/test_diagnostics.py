@@ -263,7 +263,7 @@ def test_errors_are_compared_within_a_step():
             "error": 30.0,
         },
         {"step": "sample search", "kernel": "Linear()", "penalty": 1e-2, "error": 1.0},
-        {"step": "blend trial", "level": "cells", "blend": "Blend()", "error": 0.1},
+        {"step": "coarse comparison", "level": "cells", "error": 0.1},
     ]
     model = SimpleNamespace(report_=[], chosen_=SimpleNamespace(tried=tried))
     found = tuning_errors(model, "penalty")

@@ -206,7 +206,7 @@ def test_categories_take_one_more_reading():
 
 def test_steps_are_those_of_a_fit_from_disk_in_their_order():
     assert list(estimate_disk_seconds(disk_size(), STEADY)) == [
-        *("sample search", "metric search", "blend trial"),
+        *("sample search", "metric search", "coarse comparison"),
         *("sample and partition", "pass", "cells", "uncertainty"),
     ]
 

@@ -94,7 +94,7 @@ def test_all_steps_but_the_searches_take_half_of_the_time_budget(budget):
     assert sum(seconds.values()) <= budget / 2
 
 
-def test_blends_are_not_tried_where_they_do_not_fit_the_time_budget():
+def test_a_coarse_level_is_not_tried_where_it_does_not_fit_the_time_budget():
     assert choose(seconds=1000.0, speed=STEADY).tries
     assert not choose(seconds=0.5, speed=STEADY).tries
 
@@ -164,8 +164,8 @@ def test_steps_of_descents_are_counted_from_the_seconds_of_tuning():
     assert shorter < longer / 5
 
 
-def test_two_cells_take_no_blend_trial():
-    assert estimate_seconds(replace(SIZE, n_cells=2), STEADY)["blend trial"] == 0.0
+def test_two_cells_take_no_coarse_comparison():
+    assert estimate_seconds(replace(SIZE, n_cells=2), STEADY)["coarse comparison"] == 0.0
 
 
 @pytest.mark.parametrize(("solver", "iterates"), [("direct", False), ("falkon", True)])

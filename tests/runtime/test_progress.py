@@ -43,7 +43,7 @@ def test_an_event_has_the_least_error_of_its_step_so_far():
     choices = ChoiceProgress([events.append])
     choices.report("metric descent", "a", 0.3, 0.1)
     choices.report("metric descent", "b", 0.4, 0.2)
-    choices.report("blend trial", "c", 0.5, 0.3)
+    choices.report("coarse comparison", "c", 0.5, 0.3)
     assert [event.best_error for event in events] == [0.3, 0.3, 0.5]
 
 

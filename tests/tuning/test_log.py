@@ -22,8 +22,8 @@ CANDIDATE = Candidate(
 
 def test_a_note_holds_the_step_what_it_was_and_the_error():
     log = TuningLog()
-    log.note("blend trial", 0.5, level="cells")
-    assert log.tried == [{"step": "blend trial", "level": "cells", "error": 0.5}]
+    log.note("coarse comparison", 0.5, level="cells")
+    assert log.tried == [{"step": "coarse comparison", "level": "cells", "error": 0.5}]
 
 
 def test_the_note_of_a_candidate_names_kernel_map_and_penalty():

@@ -85,7 +85,7 @@ def test_the_chosen_parameters_fit_the_same_model(fitted):
 
 def test_what_was_tried_is_recorded_with_its_error(fitted):
     chosen = fitted[0].chosen_
-    assert {"sample search", "metric search", "blend trial"} == set(chosen.seconds)
+    assert {"sample search", "metric search", "coarse comparison"} == set(chosen.seconds)
     choices = [e for e in chosen.tried if e["step"] not in ("intervals", "extrapolation")]
     assert {entry["step"] for entry in choices} == {
         *(
@@ -93,7 +93,7 @@ def test_what_was_tried_is_recorded_with_its_error(fitted):
             "metric descent",
             "kernel comparison",
             "comparison on cells",
-            "blend trial",
+            "coarse comparison",
         )
     }
     assert all(np.isfinite(entry["error"]) for entry in choices)

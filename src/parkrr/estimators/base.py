@@ -1233,7 +1233,7 @@ def fit_rows(
     params = apply_lengthscales(keep_choices(params, rows.X.shape[1]), rows, seed)
     choices = open_choices(params, rows.n_rows, rows.X.shape[1])
     size = check_size(params, drawn)
-    choices = choices if size.tries else replace(choices, blend=False, coarse=False)
+    choices = choices if size.tries else replace(choices, coarse=False)
     settings = build_settings(params, choices, size, rows.n_rows, seed)
     if settings.power is not None:
         check_positive_target(rows, settings.power)
@@ -1271,7 +1271,7 @@ def fit_rows_leaving_out(
     params = apply_lengthscales(params, seen if seen.n_rows else rows, seed)
     choices = open_choices(params, seen.n_rows, rows.X.shape[1])
     size = check_size(params, rows)
-    choices = choices if size.tries else replace(choices, blend=False, coarse=False)
+    choices = choices if size.tries else replace(choices, coarse=False)
     settings = build_settings(params, choices, size, rows.n_rows, seed)
     if settings.own_centers is not None:
         raise ParameterError(

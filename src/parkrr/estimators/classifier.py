@@ -95,7 +95,8 @@ class ParKClassifier(ClassifierMixin, ParKEstimator):  # type: ignore[misc]
     blend : Blend, 1 or "auto", default="auto"
         How many cells a prediction uses. 1 is the nearest cell, as in the paper;
         ``Blend(n_nearest, width)`` mixes several, which removes jumps between cells and
-        makes predictions slower. "auto" blends if validation error falls.
+        makes predictions slower. "auto" blends the two nearest of three or more cells near
+        the border between them.
     coarse : Coarse, int or "auto", default="auto"
         Centres of one model of all rows, >= 0, to whose residuals the cells are fitted;
         0 for none, a ``Coarse`` to give it a kernel of its own. It helps where the target

@@ -60,7 +60,9 @@ CANDIDATES_PER_CELL = 4  # at least, or greedy would have no choice
 METRIC_ROWS = 10_000  # whose mean and spread stand for those of all rows
 # At 1e-11 rounding of the statistics of a wide Gaussian made a training error of 0.25 of 83.
 COARSE_PENALTIES = PENALTIES[PENALTIES >= 1e-8]
-COARSE_ROWS = 100  # rows a centre that the coarse level is fitted to, drawn from all
+# Rows a centre that the coarse level is fitted to, drawn from all. On 100,000 taxi rides 100 and 50
+# have the same error, and 25 one that is 0.1 % higher.
+COARSE_ROWS = 50
 ASSIGN_ROWS = 2**16  # rows routed by one task
 LARGEST_TARGET = 1e150
 RARE_ROWS = 20  # leave-one-out rows of each class, if it has so many

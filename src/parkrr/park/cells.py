@@ -28,7 +28,7 @@ from parkrr.solvers import Influence, LocalProblem, Solver, solve_reweighted, ze
 # because a fit from disk has the range of a sample.
 FACTORS = (0.1, 0.25, 0.5, 1.0, math.inf)
 FEWEST_ROWS = 30  # of a cell whose own range is used; others have that of all rows
-LIMIT_CENTERS = 2**17  # about, whose predictions a range includes: 734,000 took 14 s
+LIMIT_CENTERS = 2**15  # about, whose predictions a range includes: 734,000 took 14 s
 SMALLEST_GAIN = 1e-6  # of the squared error; where no row left out leaves the range, there is none
 
 

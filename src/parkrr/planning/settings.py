@@ -428,7 +428,7 @@ def size_fit(params: dict[str, Any], n: int, d: int, t: int, spread: CellSpread)
         families=len(choices.families) if choices.lengthscale else 0,
         learns=choices.learn_metric,
         chooses=choices.lengthscale or choices.penalty,
-        tries=choices.blend or choices.coarse,
+        tries=choices.coarse,
         keeps=check_keep_statistics(params["keep_statistics"]),
         tuning_seconds=tuning_seconds(params),
         effort=check_effort(params),

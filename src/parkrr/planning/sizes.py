@@ -24,8 +24,8 @@ from parkrr.tuning import (
     EFFORTS,
     SCORED_FEATURES,
     Effort,
-    blend_trial,
     cell_comparison,
+    coarse_comparison,
     metric_descent,
     metric_search,
     sample_search,
@@ -99,7 +99,7 @@ class FitSize:
     families: int  # kernels whose lengthscale is searched for
     learns: bool  # a feature map
     chooses: bool  # a lengthscale or a penalty
-    tries: bool  # a blend or a coarse level
+    tries: bool  # a coarse level
     keeps: bool  # statistics
     tuning_seconds: float  # of metric descents, on the reference machine
     effort: Effort = EFFORTS["balanced"]
@@ -157,13 +157,13 @@ def choose_sizes(
     """The fit with the cells and centres that are not given, within the budgets.
 
     Half of the time budget is for tuning. With a time budget that alone bounds a cell, and where
-    nothing fits it, blends are not tried. `speed` is measured if it is None and there is a time
+    nothing fits it, no coarse level is tried. `speed` is measured if it is None and there is a time
     budget.
     """
     largest = size.effort.largest_cell
     if time_budget is None:
         largest = largest_cell_rows(size.n, size.effort, limits)
-    without_blends: FitSize | None = None
+    without_comparison: FitSize | None = None
     for rows, share in LADDER:
         if rows > largest:
             continue
@@ -184,16 +184,17 @@ def choose_sizes(
         speed = speed or measure_quickly(size.d, size.t, size.cores)
         seconds = estimate_seconds(size, speed)
         fitting = sum(each for step, each in seconds.items() if step not in TUNING_STEPS)
-        blends = seconds.get("blend trial", 0.0)
-        coarse = coarse_seconds(size, speed, blend_trial.COARSE_CENTERS, size.n) if blends else 0.0
+        compared, coarse = seconds.get("coarse comparison", 0.0), 0.0
+        if compared:
+            coarse = coarse_seconds(size, speed, coarse_comparison.COARSE_CENTERS, size.n)
         size = replace(size, fitting_seconds=MARGIN * (fitting + coarse))
         if size.fitting_seconds <= time_budget / 2:
             return size
-        plain = replace(size, tries=False, fitting_seconds=MARGIN * (fitting - blends))
-        if without_blends is None and plain.fitting_seconds <= time_budget / 2:
-            without_blends = plain
+        plain = replace(size, tries=False, fitting_seconds=MARGIN * (fitting - compared))
+        if without_comparison is None and plain.fitting_seconds <= time_budget / 2:
+            without_comparison = plain
     if time_budget is not None and (max_memory is None or need <= max_memory):
-        return without_blends or plain
+        return without_comparison or plain
     if max_memory is not None and need > max_memory:
         if n_cells is not None or n_centers is not None:
             way_out = "or leave n_cells and n_centers to be chosen, or lower n_centers"
@@ -272,7 +273,7 @@ def estimate_seconds(size: FitSize, speed: MachineSpeed) -> dict[str, float]:
             evaluations * speed.comparison * share / min(size.cores, searches)
         )
         seconds["metric search"] = metric_search_seconds(size, speed)
-        seconds["blend trial"] = blend_trial_seconds(size, speed)
+        seconds["coarse comparison"] = coarse_comparison_seconds(size, speed)
     seconds["partition"] = partition_seconds(size, speed, size.n_cells)
     seconds["cells"] = cells_seconds(size, speed, size.n_cells, size.rows)
     left_out = size.rows
@@ -343,21 +344,17 @@ def screening_seconds(size: FitSize, speed: MachineSpeed) -> float:
     return SCREENING_SOLVES * solve / min(size.cores, 2)
 
 
-def blend_trial_seconds(size: FitSize, speed: MachineSpeed) -> float:
-    """Cells around centroids, fitted once; each predicts the rows that some blend gives it."""
-    if size.n_cells < 3 or not size.tries:
+def coarse_comparison_seconds(size: FitSize, speed: MachineSpeed) -> float:
+    """Some cells, fitted once; each predicts its validation rows."""
+    if size.n_cells < coarse_comparison.FEWEST_CELLS or not size.tries:
         return 0.0
-    fitted, validated = size.n_cells, size.n_cells
-    if size.n_cells > blend_trial.ALL_CELLS:
-        fitted = blend_trial.CENTERS * blend_trial.FITTED
-        validated = blend_trial.CENTERS * blend_trial.VALIDATED
-    rows = (1 - blend_trial.VALIDATION_SHARE) * size.rows
+    fitted = min(coarse_comparison.MOST_CELLS, size.n_cells // 2)
+    rows = (1 - coarse_comparison.VALIDATION_SHARE) * size.rows
     fits = cells_seconds(size, speed, fitted, rows)
-    cells_per_row = 1 + 0.5 * (max(blend_trial.NEAREST) - 1)
-    predictions = blend_trial.VALIDATION_SHARE * validated * size.rows * cells_per_row
     value = speed.value / 3 if size.float64 else speed.short_value
+    predictions = coarse_comparison.VALIDATION_SHARE * fitted * size.rows
     predicting = predictions * rows * size.share * value / size.cores
-    coarse = coarse_seconds(size, speed, blend_trial.COARSE_CENTERS, size.n)
+    coarse = coarse_seconds(size, speed, coarse_comparison.COARSE_CENTERS, size.n)
     return fits + predicting + coarse + partition_seconds(size, speed, size.n_cells)
 
 

@@ -33,7 +33,7 @@ class FitEvent(NamedTuple):
     ----------
     step : str
         "sample search", "metric descent", "kernel comparison", "comparison on cells" or
-        "blend trial"; the last event of a search has "chosen".
+        "coarse comparison"; the last event of a search has "chosen".
     candidate : str
         What was compared: a kernel and a feature map, or a blend.
     error : float

@@ -12,8 +12,8 @@ from parkrr.park import NystromModel
 from parkrr.runtime import ChoiceProgress, shorten_numbers, show_number
 
 # Shares of the work of choosing at which the metric search begins and ends, on 5,000 to 200,000
-# rows: before it is the sample search, behind it the blend trial.
-METRIC_PART = (0.08, 0.85)
+# rows: before it is the sample search, behind it the coarse comparison.
+METRIC_PART = (0.08, 0.92)
 # Parameters that a fit chooses, in the order in which `Chosen` shows them.
 SHOWN = ("kernel", "penalty", "metric", "n_cells", "n_centers", "blend", "coarse", "precision")
 

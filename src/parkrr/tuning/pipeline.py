@@ -5,8 +5,8 @@
 2. Metric search (:mod:`.metric_search`): from there feature maps are learned at the density of the
    cells (:mod:`.metric_descent`) and compared on small cells (:mod:`.cell_comparison`). Of more
    than 100 features those that matter are found first (:mod:`.column_screening`).
-3. Blend trial (:mod:`.blend_trial`): some neighbouring cells show whether blending them and a
-   coarse level below them help.
+3. Coarse comparison (:mod:`.coarse_comparison`): some cells show whether a coarse level below
+   them helps.
 
 Start at :func:`tune`.
 """
@@ -23,7 +23,7 @@ from parkrr.kernels import FeatureMap, add_normal_scores
 from parkrr.park import METRIC_ROWS, FitSettings, make_feature_map, scale_target
 from parkrr.runtime import ChoiceProgress
 from parkrr.solvers import PENALTIES
-from parkrr.tuning.blend_trial import choose_levels
+from parkrr.tuning.coarse_comparison import choose_levels
 from parkrr.tuning.log import METRIC_PART, Candidate, OpenChoices, TuningLog
 from parkrr.tuning.metric_search import EFFORTS, Effort, MetricSearch
 from parkrr.tuning.sample_search import SAMPLE_CENTERS, SAMPLE_ROWS, SampleSearch
@@ -55,7 +55,7 @@ def tune(
         so that the same rows and the same seed give the same choices on any machine.
     progress
         Gets whatever is compared. Once it is stopped, what is best so far is compared on cells,
-        and nothing more is searched for, but blends within a time budget.
+        and nothing more is searched for, but a coarse level within a time budget.
     holdout
         Which rows are validation rows; None draws them at random.
     effort
@@ -83,11 +83,12 @@ def tune(
     log.finish_step("metric search")
     kernel, metric, penalty = best.kernel, best.metric, best.penalty
     settings = replace(settings, kernel=kernel, metric=metric, penalty=penalty, dtype=dtype)
-    if not progress.is_ended_by_user:  # sizes of cells leave time for it in a time budget
-        settings = choose_levels(settings, rows, choices.blend, choices.coarse, log, holdout)
+    # Sizes of cells leave time for a comparison in a time budget.
+    coarse = choices.coarse and not progress.is_ended_by_user
+    settings = choose_levels(settings, rows, choices.blend, coarse, log, holdout)
     log.note_stop("after metric descent", best.error)
     progress.report("chosen", f"{kernel!r}, {best.map_name}", progress.best_error, 1.0)
-    log.finish_step("blend trial")
+    log.finish_step("coarse comparison")
     return settings, log
 
 
