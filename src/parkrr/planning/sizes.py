@@ -184,10 +184,8 @@ def choose_sizes(
         speed = speed or measure_quickly(size.d, size.t, size.cores)
         seconds = estimate_seconds(size, speed)
         fitting = sum(each for step, each in seconds.items() if step not in TUNING_STEPS)
-        compared, coarse = seconds.get("coarse comparison", 0.0), 0.0
-        if compared:
-            coarse = coarse_seconds(size, speed, coarse_comparison.COARSE_CENTERS, size.n)
-        size = replace(size, fitting_seconds=MARGIN * (fitting + coarse))
+        compared = seconds.get("coarse comparison", 0.0)
+        size = replace(size, fitting_seconds=MARGIN * fitting)
         if size.fitting_seconds <= time_budget / 2:
             return size
         plain = replace(size, tries=False, fitting_seconds=MARGIN * (fitting - compared))
@@ -345,7 +343,7 @@ def screening_seconds(size: FitSize, speed: MachineSpeed) -> float:
 
 
 def coarse_comparison_seconds(size: FitSize, speed: MachineSpeed) -> float:
-    """Some cells, fitted once; each predicts its validation rows."""
+    """Some cells, fitted once; each predicts its validation rows. The level may be fitted again."""
     if size.n_cells < coarse_comparison.FEWEST_CELLS or not size.tries:
         return 0.0
     fitted = min(coarse_comparison.MOST_CELLS, size.n_cells // 2)
@@ -355,7 +353,7 @@ def coarse_comparison_seconds(size: FitSize, speed: MachineSpeed) -> float:
     predictions = coarse_comparison.VALIDATION_SHARE * fitted * size.rows
     predicting = predictions * rows * size.share * value / size.cores
     coarse = coarse_seconds(size, speed, coarse_comparison.COARSE_CENTERS, size.n)
-    return fits + predicting + coarse + partition_seconds(size, speed, size.n_cells)
+    return fits + predicting + 2 * coarse + partition_seconds(size, speed, size.n_cells)
 
 
 def partition_seconds(size: FitSize, speed: MachineSpeed, n_cells: float) -> float:
