@@ -290,6 +290,23 @@ def test_text_with_more_names_than_that_is_categories():
     assert kinds_of(model)["price"] == "category"
 
 
+def test_one_word_among_numbers_is_a_missing_value():
+    prices = [v if k % 3 else "unknown" for k, v in enumerate(TEXTS["price"])]
+    missing = [v if k % 3 else None for k, v in enumerate(TEXTS["price"])]
+    word, none = (regressor().fit(pd.DataFrame({"price": each}), Y) for each in (prices, missing))
+    assert kinds_of(word) == {"price": "number"}
+    np.testing.assert_array_equal(
+        word.predict(pd.DataFrame({"price": prices})),
+        none.predict(pd.DataFrame({"price": missing})),
+    )
+
+
+def test_two_words_among_numbers_are_categories():
+    prices = [v if k % 3 else f"word {k % 2}" for k, v in enumerate(TEXTS["price"])]
+    model = regressor().fit(pd.DataFrame({"price": prices}), Y)
+    assert kinds_of(model) == {"price": "category"}
+
+
 def test_spellings_of_a_missing_value_do_not_count():
     prices = [v if k % 2 else "n/a" for k, v in enumerate(TEXTS["price"])]
     model = regressor().fit(pd.DataFrame({"price": prices}), Y)

@@ -50,6 +50,29 @@ def test_outputs_and_coverage_that_are_not_known_are_refused(model):
         model.predict_outputs(X, ["interval"], coverage=1.0)
 
 
+@pytest.mark.parametrize("coverage", ["0.9", None, 90])
+def test_a_coverage_that_is_no_share_is_refused(model, coverage):
+    with pytest.raises(ParameterError, match=r"coverage must be .* it is a share, such as 0.9"):
+        model.predict_interval(X, coverage=coverage)
+
+
+def test_the_largest_coverage_in_a_message_is_accepted():
+    model = regressor().fit(X[:5], Y[:5, 0])
+    with pytest.raises(ParameterError, match=r"at most 0.666 .* fit more rows"):
+        model.predict_interval(X, coverage=0.9)
+    model.predict_interval(X, coverage=0.666)
+
+
+def test_quantiles_need_a_level(model):
+    with pytest.raises(ParameterError, match=r"levels must hold a number .*, got \[\]"):
+        model.predict_quantile(X, [])
+
+
+def test_a_generator_is_no_random_state():
+    with pytest.raises(ParameterError, match=r"random_state must be .*int\(rng.integers"):
+        ParKRegressor(random_state=np.random.default_rng(0)).fit(X, Y)
+
+
 def test_std_intervals_and_quantiles_have_the_shape_of_predictions():
     model = regressor().fit(X, Y)
     mean, std = model.predict(X[:7], return_std=True)

@@ -17,6 +17,9 @@ from parkrr.errors import ParameterError
 
 READABLE = 0.95  # of the values of text, from which it is read as numbers, booleans, dates or times
 DECLARED_READABLE = 0.5  # the same where the user declares it: fewer, and it was a mistake
+# From so many values on, and that share, a single word beside numbers or dates stands for a missing
+# one. A column of numbers with 11 % "unknown" was a category, and had no information left.
+WORD_VALUES = 20
 SAMPLED_VALUES = 100_000  # of text, from which its kind is learned
 # Text is no category if values of so many rows make up less than this share of them,
 # and if a value has so many tokens with a letter on average.
@@ -97,7 +100,7 @@ def find_kind(name: str, values: pa.ChunkedArray, declared: str | None) -> str:
     if not family:
         raise ParameterError(
             f"features must be numbers, booleans, strings, dates or times, but {name!r} is "
-            f"{values.type}; name the other columns in features=, or declare "
+            f"{values.type}; leave it out, or declare "
             f"columns={{{name!r}: 'ignore'}}"
         )
     if declared == "category" or (declared == "text" and family in ("text", "missing")):
@@ -145,7 +148,9 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
     # Where "yes" stands beside "none" only, that is a category and not a missing value.
     if best == "boolean" and not {0.0, 1.0} <= {*read_text(text, best).tolist()}:
         return "category"
-    if shares[best] >= READABLE:
+    read = int((~np.isnan(read_text(text, best))).sum())
+    one_word = read == len(text) - 1 and read >= WORD_VALUES
+    if shares[best] >= (DECLARED_READABLE if one_word else READABLE):
         return best
     repeated = rows[rows >= REPEATED_ROWS].sum() >= REPEATED_SHARE * rows.sum()
     tokens, row = split_tokens(text)

@@ -1360,7 +1360,13 @@ def as_seed(random_state: int | np.random.RandomState | None) -> int:
         if random_state < 0:
             raise ParameterError(f"random_state must be >= 0, got {random_state!r}")
         return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
+    try:
+        return int(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise ParameterError(
+            f"random_state must be an integer >= 0, None or a numpy RandomState, got "
+            f"{random_state!r}; a Generator draws a seed by int(rng.integers(2**31))"
+        ) from None
 
 
 def warn_unconverged(report: list[CellReport], max_iter: int, tol: float) -> None:

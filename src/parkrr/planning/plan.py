@@ -264,7 +264,7 @@ def advise(plan: Plan, chooses: bool) -> tuple[str, ...]:
             f"raise n_cells"
         )
     budget, total = plan.time_budget, plan.total_seconds
-    if budget is not None and total > budget:
+    if budget is not None and total > budget + SHORT:
         longest = max(plan.seconds, key=lambda step: plan.seconds[step])
         settled = " set kernel, penalty, metric, blend and coarse," if chooses else ""
         lines.append(

@@ -260,7 +260,7 @@ def check_positive_target(rows: ArraySource, power: float) -> None:
         rule = "> 0" if power >= 2 else ">= 0 and not all 0"
         raise ParameterError(
             f"y must be {rule} for this loss, got values from {low:g} to {high:g}; use "
-            f"loss='squared_error', or 'poisson' for zeros"
+            f"loss='squared_error'{', or poisson for zeros' if low == 0 and high > 0 else ''}"
         )
 
 

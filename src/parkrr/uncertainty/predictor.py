@@ -3,8 +3,10 @@
 Rows are tensors of numbers here, whether they come from an array or from files.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -135,11 +137,15 @@ class Predictor:
     def check_coverage(self, coverage: float) -> None:
         """Refuse a coverage whose ends cannot be estimated."""
         most = self.known_intervals.largest_coverage
-        if not 0 < coverage <= most:
-            raise ParameterError(
-                f"coverage must be above 0 and at most {most:.3f} after a fit with "
-                f"{self.known_intervals.source}, got {coverage!r}; fit more rows for a higher one"
-            )
+        if isinstance(coverage, Real) and 0 < coverage <= most:
+            return
+        rounded = math.floor(1000 * most) / 1000  # one that is not refused
+        higher = isinstance(coverage, Real) and most < coverage < 1
+        way_out = "fit more rows for a higher one" if higher else "it is a share, such as 0.9"
+        raise ParameterError(
+            f"coverage must be above 0 and at most {rounded:.3f} after a fit with "
+            f"{self.known_intervals.source}, got {coverage!r}; {way_out}"
+        )
 
     def _as_predictions(self, F: Array) -> NDArray[Any]:
         """Outputs of the model (n, t) as values or labels."""
@@ -193,6 +199,8 @@ def check_levels(levels: Any) -> tuple[float, ...]:
     """Levels of quantiles as a tuple."""
     checked = tuple(np.atleast_1d(np.asarray(levels, dtype=np.float64)).tolist())
     low, high = LEVELS[0], LEVELS[-1]
+    if not checked:
+        raise ParameterError(f"levels must hold a number between {low} and {high}, got {levels!r}")
     if not all(low - 1e-9 <= level <= high + 1e-9 for level in checked):
         raise ParameterError(f"levels must be between {low} and {high}, got {levels!r}")
     return checked
