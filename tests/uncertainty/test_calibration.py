@@ -12,6 +12,7 @@ from parkrr.uncertainty.calibration import (
     Affine,
     Isotonic,
     calibration_from_dict,
+    fit_affine,
     fit_calibration,
     learn_calibration,
     rank_within,
@@ -311,3 +312,9 @@ def test_classes_of_one_row_each_can_be_calibrated():
     calibration, losses = learn_calibration(F, np.arange(40), np.ones(40), 0)
     assert np.isfinite(list(losses.values())).all()
     assert np.isfinite(calibration.probabilities(F)).all()
+
+
+def test_few_rows_that_can_be_separated_have_the_probabilities_of_platt():
+    scores, labels = np.repeat([[-1.0], [1.0]], 5, axis=0), np.repeat([0, 1], 5)
+    P = fit_affine("temperature", scores, labels, np.ones(10)).probabilities(scores)
+    np.testing.assert_allclose(P[np.arange(10), labels], 6 / 7, atol=0.005)

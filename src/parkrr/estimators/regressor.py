@@ -117,9 +117,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         whole process, None for 4 GB. Automatic numbers of cells and centres follow from
         it, and a fit that needs more is refused before it starts; see :meth:`plan`.
     max_model_size : float, str or None, default=None
-        Bytes of the model, > 0, or a string such as "500MB"; None for no limit. Where the
-        model would be larger, fewer of the rows are Nystrom centres. A given `n_centers`
-        goes before it.
+        Bytes of centres and coefficients, > 0, or a string such as "500MB"; None for no
+        limit. Where they would be more, fewer of the rows are Nystrom centres. A given
+        `n_centers` goes before it. A file has some 0.1 MB more, and `keep_statistics` adds
+        to it.
     fit_intercept : bool, default=True
         Subtract the mean of the target before the fit. Set it to False if the target is
         already centred, or if predictions far from all rows should go to zero.
