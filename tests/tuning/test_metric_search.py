@@ -24,7 +24,6 @@ from parkrr.tuning.metric_search import (
     count_descent_steps,
     count_screened_rows,
     leave_out_behind,
-    leave_out_negligible,
 )
 from plain import plain
 from reference import refit_squares
@@ -336,18 +335,3 @@ def test_without_a_metric_to_learn_the_lengthscale_is_searched_twice():
     first, second = searched.log.tried
     assert second["error"] <= first["error"]
     assert best.map_name == "standard"
-
-
-@pytest.mark.parametrize(
-    ("matrix", "has_scores", "left"),
-    [
-        ([1.0, 0.005, 0.02], False, [1.0, 0.0, 0.02]),
-        ([1.0, 0.005, 0.5, 0.005], True, [1.0, 0.0, 0.5, 0.0]),
-        ([1.0, 0.005, 0.0, 0.5], True, [1.0, 0.005, 0.0, 0.5]),  # the scores of the second matter
-        ([[1.0, 0.0], [0.005, 0.005]], False, [[1.0, 0.0], [0.0, 0.0]]),
-    ],
-)
-def test_features_of_negligible_weight_are_left_out(matrix, has_scores, left):
-    torch.testing.assert_close(
-        leave_out_negligible(torch.tensor(matrix), has_scores), torch.tensor(left)
-    )

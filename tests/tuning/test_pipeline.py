@@ -76,15 +76,6 @@ def test_importances_are_shares_of_the_features_that_matter(fitted):
     assert shares[1] == pytest.approx(0.1, abs=0.05)
 
 
-def test_a_column_of_row_numbers_does_not_change_predictions_of_later_rows():
-    rng = np.random.default_rng(1)
-    X = np.c_[rng.permutation(2000), rng.gamma(2, 3, 2000), rng.integers(0, 24, 2000)]
-    y = 5 + 3 * X[:, 1] * (1 + 0.5 * np.sin(X[:, 2] / 4)) + rng.normal(0, 2, 2000)
-    model = ParKRegressor(effort="fast", random_state=2).fit(X, y)
-    later = X[:100] + np.array([100_000, 0, 0])
-    np.testing.assert_array_equal(model.predict(later), model.predict(X[:100]))
-
-
 def test_the_chosen_parameters_fit_the_same_model(fitted):
     model, X, _ = fitted
     X_train, y_train = ridge_function(3000)

@@ -79,8 +79,6 @@ FIRST_FACTORS, LAST_FACTORS = (2.0,), (math.sqrt(2.0),)  # between lengthscales
 COMPARISONS, DESCENT_SHARE = 6, 0.8  # usual comparisons on cells, and the time of the rest
 FEWEST_CELLS, CELLS_A_SECOND = 4, 3  # to compare on, for each second of a short time budget
 RESERVED = 3.0  # comparisons that a time budget has to leave time for
-NEGLIGIBLE = 0.01  # weight of a feature over the largest, of columns with a spread of one
-SAME = 0.25  # of chance: an error without such features that is larger by less stays
 LOSS = 1.005  # an error this much larger in float32, and the fit is in float64
 FAR = 1e3  # spreads at which a value counts as no further away in a descent
 FARTHEST = 1e4  # factor between the first lengthscale of a comparison and the last
@@ -257,7 +255,7 @@ class MetricSearch:
         best = first
         if learn:
             compared = [ComparedShape(first, "none"), *self.learn_metric()]
-            best = self.leave_out_features(compared[self.select_shape(compared)].candidate)
+            best = compared[self.select_shape(compared)].candidate
         if not self.log.progress.is_over:
             best = self.compare(best, LAST_FACTORS)
         if self.settings.dtype == torch.float64 or not self.choices.precision:
@@ -292,23 +290,6 @@ class MetricSearch:
         if selected is not best:
             shapes.append(ComparedShape(self.compare(self.current(selected)), selected.shape))
         return shapes
-
-    def leave_out_features(self, best: Candidate) -> Candidate:
-        """The candidate without features of negligible weight, if its error in cells stays.
-
-        What a model learns of them is noise, and far from the training rows noise grows: with a
-        column of row numbers, whose weight was 0.002 of the largest, R2 of later rows was -2.5, and
-        0.98 if these had the numbers of training rows.
-        """
-        matrix = best.metric.matrix
-        if matrix is None or self.log.progress.is_over:
-            return best
-        left = leave_out_negligible(matrix, best.metric.knots is not None)
-        if torch.equal(left, matrix):
-            return best
-        others = self.compare(best._replace(metric=best.metric.with_matrix(left)))
-        chance = 1 / math.sqrt(max(4, self.validation_rows))
-        return others if others.error <= (1 + SAME * chance) * best.error else best
 
     def select_shape(self, compared: list[ComparedShape]) -> int:
         """The number of the least error; that of weights, unless one is lower by more than chance.
@@ -576,18 +557,6 @@ class MetricSearch:
         best = self.compared.setdefault((candidate.metric, dtype), {})
         engine, ridge = self.settings.engine, candidate.penalty * n
         return CellComparison(comparison_cells, engine, ridge, fixed, best)
-
-
-def leave_out_negligible(matrix: Tensor, has_scores: bool) -> Tensor:
-    """Weights (e,) or a matrix (e, k) with zeros for features that hardly matter to distances.
-
-    With scores the second half of the columns are those of the features in the first.
-    """
-    size = matrix.abs() if matrix.ndim == 1 else matrix.norm(dim=1)  # (e,)
-    if has_scores:
-        size = size.reshape(2, -1).max(0).values.repeat(2)
-    kept = (size >= NEGLIGIBLE * size.max()).to(matrix)
-    return matrix * (kept if matrix.ndim == 1 else kept[:, None])
 
 
 def can_learn_matrix(n: int, e: int) -> bool:
