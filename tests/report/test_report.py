@@ -56,6 +56,14 @@ def test_a_report_needs_no_network(report):
     assert set(sources) == {"data:image/png;base64,"}
 
 
+def test_a_report_shows_errors_with_and_without_a_coarse_level(tmp_path):
+    given = {"kernel": "gaussian", "metric": "standard", "n_cells": 6, "random_state": 0}
+    model = ParKRegressor(**given).fit(*waves(800, 0))
+    text = report_of(model, tmp_path)
+    assert "Coarse level" in text
+    assert "coarse and cells" in text
+
+
 def test_a_report_is_light_and_fits_a_phone_and_dark_mode(report):
     assert len(report.encode()) < 1_500_000
     assert '<meta name="viewport" content="width=device-width' in report

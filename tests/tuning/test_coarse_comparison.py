@@ -57,7 +57,7 @@ def test_a_fifth_of_each_fitted_cell_are_validation_rows():
     assert comparison.n == pytest.approx(0.8 * N)
 
 
-def test_validation_rows_of_a_holdout_are_those_of_the_trial():
+def test_validation_rows_of_a_holdout_are_those_of_the_comparison():
     is_validation = torch.from_numpy(rng.permutation(N) < 100)
     comparison = prepare(holdout=Holdout(is_validation))
     given = {tuple(row) for row in X[is_validation.numpy()].tolist()}

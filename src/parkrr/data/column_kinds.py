@@ -129,14 +129,14 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
     if not len(text):
         return declared or "category"
     kinds = {None: ("number", "boolean", "datetime", "time"), "number": ("number", "boolean")}
-    shares = {
-        kind: float(rows[~np.isnan(read_text(text, kind))].sum() / rows.sum())
-        for kind in kinds.get(declared, ("datetime", "time"))
+    is_read = {
+        kind: ~np.isnan(read_text(text, kind)) for kind in kinds.get(declared, ("datetime", "time"))
     }
+    shares = {kind: float(rows[each].sum() / rows.sum()) for kind, each in is_read.items()}
     best = max(shares, key=lambda kind: shares[kind])
     if declared is not None:
         if shares[best] < DECLARED_READABLE:
-            example = text[int(np.flatnonzero(np.isnan(read_text(text, best)))[0])].as_py()
+            example = text[int(np.flatnonzero(~is_read[best])[0])].as_py()
             raise ParameterError(
                 f"columns must declare a kind that a column can be read as, but {name!r} holds "
                 f"text such as {example!r}, not {declared!r}; convert it first (dates are written "
@@ -148,7 +148,7 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
     # Where "yes" stands beside "none" only, that is a category and not a missing value.
     if best == "boolean" and not {0.0, 1.0} <= {*read_text(text, best).tolist()}:
         return "category"
-    read = int((~np.isnan(read_text(text, best))).sum())
+    read = int(is_read[best].sum())
     one_word = read == len(text) - 1 and read >= WORD_VALUES
     if shares[best] >= (DECLARED_READABLE if one_word else READABLE):
         return best

@@ -347,10 +347,10 @@ def coarse_comparison_seconds(size: FitSize, speed: MachineSpeed) -> float:
     if size.n_cells < coarse_comparison.FEWEST_CELLS or not size.tries:
         return 0.0
     fitted = min(coarse_comparison.MOST_CELLS, size.n_cells // 2)
-    rows = (1 - coarse_comparison.VALIDATION_SHARE) * size.rows
+    rows = (1 - VALIDATION_SHARE) * size.rows
     fits = cells_seconds(size, speed, fitted, rows)
     value = speed.value / 3 if size.float64 else speed.short_value
-    predictions = coarse_comparison.VALIDATION_SHARE * fitted * size.rows
+    predictions = VALIDATION_SHARE * fitted * size.rows
     predicting = predictions * rows * size.share * value / size.cores
     coarse = coarse_seconds(size, speed, coarse_comparison.COARSE_CENTERS, size.n)
     return fits + predicting + 2 * coarse + partition_seconds(size, speed, size.n_cells)

@@ -87,10 +87,9 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
         {**cell, "share": f"{cell['share']:.2%}", "centres": cell["centers"]}
         for cell in cell_table(model)
     ]
-    kernels, blends = (
-        [{**one, name: shorten_numbers(one[name])} for one in tried if name in one]
-        for name in ("kernel", "blend")
-    )
+    kernels = [
+        {**one, "kernel": shorten_numbers(one["kernel"])} for one in tried if "kernel" in one
+    ]
     features = sorted(facts["features"], key=lambda one: -(one["importance"] or 0))
     several = facts["cells"] > 1
 
@@ -131,7 +130,7 @@ def write_report(model: Any, path: str | Path, X: Any = None, y: Any = None) -> 
         largest_errors=select(sorted(cells, key=lambda c: -(c["error"] or 0)), CELL_COLUMNS),
         most_rows=select(sorted(cells, key=lambda c: -c["rows"]), CELL_COLUMNS),
         kernels=select(kernels[-ROWS:], ("step", "kernel", "metric", "penalty", "error")),
-        blends=select(sorted(blends, key=lambda o: o["error"]), ("level", "blend", "error")),
+        levels=select((one for one in tried if "level" in one), ("level", "error")),
         importances=[
             {"feature": one["name"], "share": f"{one['importance']:.1%}"}
             for one in features[:ROWS]

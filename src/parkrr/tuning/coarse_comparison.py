@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parkrr.data import ArraySource, Holdout, draw_indices
+from parkrr.data import VALIDATION_SHARE, ArraySource, Holdout, draw_indices
 from parkrr.kernels import FeatureMap, Radial
 from parkrr.park import (
     CellResult,
@@ -28,7 +28,6 @@ from parkrr.partition import Blend, median_margin
 from parkrr.runtime import map_on_threads
 from parkrr.tuning.log import TuningLog
 
-VALIDATION_SHARE = 0.2
 # Cells that are fitted, at most half of all. On six of nine tables of 40,000 to 150,000 rows eight
 # random cells decide as all cells do in more than nine of ten draws (six: in nine); on the others
 # the errors differ by at most 0.2 %.
