@@ -52,6 +52,8 @@ def mapped(X, t):
     if "metric.origin" not in t:
         return X
     F = (X - t["metric.origin"]) * t.get("metric.scale", 1.0)
+    if "metric.bounds" in t:
+        F = F.clip(*t["metric.bounds"])
     if "metric.knots" in t:
         columns = zip(X.T, t["metric.knots"], t["metric.levels"], strict=True)
         F = np.column_stack([F, *(np.interp(x, knots, levels) for x, knots, levels in columns)])

@@ -7,6 +7,7 @@ from scipy.stats import norm, rankdata
 
 from parkrr.kernels.feature_map import (
     add_normal_scores,
+    bound_features,
     center_features,
     count_below,
     matrix_root,
@@ -91,6 +92,22 @@ def test_a_rare_flag_keeps_its_spread():
     X = torch.zeros(1000, 1, dtype=torch.float64)
     X[:3] = 1
     torch.testing.assert_close(standardize_features(X).scale, 1 / X.std(0, correction=0))
+
+
+def test_bounds_move_values_to_one_range_outside_of_the_data():
+    X = torch.tensor([[0.0], [10.0]]).double()
+    bounded = bound_features(center_features(X), X[0], X[1])
+    rows = torch.tensor([[-1e300], [-10.0], [-9.0], [3.0], [20.0], [21.0]]).double()
+    expected = torch.tensor([[-15.0], [-15.0], [-14.0], [-2.0], [15.0], [15.0]]).double()
+    assert torch.equal(bounded(rows, torch.float64), expected)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
+def test_bounds_leave_the_rows_of_the_data_as_they_are(size):
+    X = size * normal_rows(1000, 3)
+    free = standardize_features(X)
+    bounded = bound_features(free, X.amin(0), X.amax(0))
+    assert torch.equal(bounded(X, torch.float64), free(X, torch.float64))
 
 
 def test_scores_are_those_of_the_ranks():

@@ -1,13 +1,16 @@
 """Bounds of predictions far from the data: what is seen, what is chosen, and where they hold."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+import modelreader
 from parkrr import Blend, ParKClassifier, ParKRegressor, load
-from parkrr.errors import ParameterError
+from parkrr.errors import ModelFileError, ParameterError
+from parkrr.inspection import explain
 from parkrr.kernels import Gaussian, Linear
 from parkrr.park.cells import include_targets, largest, target_ranges, widen
 
@@ -133,6 +136,83 @@ def test_rows_that_are_added_move_the_bound():
 def test_scores_of_a_classifier_are_free():
     X, y = draw()
     assert ParKClassifier(**KNOWN).fit(X, y > 0).model_.limits is None
+
+
+NUMBERED = KNOWN | {"metric": "standard", "penalty": 1e-6}
+
+
+def numbered_rows():
+    """Rows with a number that counts up and has no part in the target."""
+    X, y = draw()
+    return np.column_stack([np.arange(len(X)), X]), y
+
+
+def later(X, times):
+    """The same rows with numbers that lie so many times their range above the largest."""
+    return np.column_stack([np.full(len(X), 399.0 * (1 + times)), X[:, 1:]])
+
+
+@pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
+def test_a_value_far_outside_counts_as_one_range_outside(estimator):
+    X, y = numbered_rows()
+    model = estimator(**NUMBERED).fit(X, y if estimator is ParKRegressor else y > 0)
+    once, far = (model.model_.predict(torch.from_numpy(later(X, times))) for times in (1, 1000))
+    torch.testing.assert_close(far, once, rtol=0, atol=1e-6)
+    half = model.model_.predict(torch.from_numpy(later(X, 0.5)))
+    assert (half - once).abs().max() > 0.01
+
+
+def test_a_row_number_far_outside_does_no_harm():
+    X, y = numbered_rows()
+    bounded, free = (
+        ParKRegressor(**NUMBERED, extrapolation=how).fit(X, y) for how in ("bounded", "free")
+    )
+    assert bounded.score(later(X, 30), y) > 0.5
+    assert free.score(later(X, 30), y) < 0.1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"extrapolation": "free"},
+        {"guarantee": "jackknife+"},
+        {"kernel": Linear()},
+        {"metric": "euclidean"},
+    ],
+    ids=str,
+)
+def test_features_are_free_where_predictions_follow_the_data_outside(settings):
+    X, y = numbered_rows()
+    assert ParKRegressor(**NUMBERED | settings).fit(X, y).model_.metric.bounds is None
+
+
+def test_a_model_file_has_the_bounds_of_features_as_documented(tmp_path):
+    X, y = numbered_rows()
+    model = ParKRegressor(**NUMBERED).fit(X, y)
+    model.save(tmp_path / "m.park")
+    t, about = modelreader.read(tmp_path / "m.park")
+    values = modelreader.values(t, about, modelreader.mapped(later(X, 30), t))
+    np.testing.assert_allclose(values[:, 0], model.predict(later(X, 30)), atol=1e-5)
+    np.testing.assert_array_equal(
+        load(tmp_path / "m.park").predict(later(X, 30)), model.predict(later(X, 30))
+    )
+
+
+def test_crossed_bounds_of_features_have_no_file(tmp_path):
+    X, y = numbered_rows()
+    model = ParKRegressor(**NUMBERED).fit(X, y)
+    metric = model.model_.metric
+    model.model_ = replace(model.model_, metric=replace(metric, bounds=metric.bounds.flip(0)))
+    with pytest.raises(ModelFileError, match=r"metric\.bounds must not be crossed"):
+        model.save(tmp_path / "m.park")
+
+
+def test_a_slope_by_a_feature_far_outside_is_zero():
+    X, y = numbered_rows()
+    model = ParKRegressor(**NUMBERED).fit(X, y)
+    slopes = explain(model, later(X, 30)[:5]).slopes
+    assert (slopes[:, 0] == 0).all()
+    assert (slopes[:, 1:] != 0).any()
 
 
 def test_another_extrapolation_is_refused():

@@ -17,7 +17,12 @@ from sklearn.exceptions import NotFittedError
 from parkrr import ParKClassifier, ParKRegressor
 from parkrr.errors import ParameterError
 from parkrr.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Radial
-from parkrr.kernels.feature_map import FeatureMap, add_normal_scores, standardize_features
+from parkrr.kernels.feature_map import (
+    FeatureMap,
+    add_normal_scores,
+    bound_features,
+    standardize_features,
+)
 from parkrr.kernels.radial import exp_
 from parkrr.partition import Blend
 from parkrr.persistence import onnx_export, onnx_graph
@@ -54,6 +59,7 @@ METRICS = {
     "weights of features and scores": SCORED.with_matrix(MIXING[0].abs()),
     "a matrix": SCORED.with_matrix(MIXING),
     "a matrix that leaves columns out": SCORED.with_matrix(MIXING[:, :2]),
+    "bounds": bound_features(SCORED, ROWS.quantile(0.4, 0), ROWS.quantile(0.6, 0)),
     "three knots": FeatureMap(
         ROWS.mean(0),
         None,

@@ -179,8 +179,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     extrapolation : {"bounded", "free"}, default="bounded"
         What predictions far from the data may be. "bounded" keeps them inside of the range of
         targets that were seen in the cell, widened on both sides by as much as leave-one-out
-        error calls for; ``chosen_.tried`` lists the widths. "free", and any kernel that is
-        not radial, lets them follow the last slope, as does guarantee="jackknife+".
+        error calls for; ``chosen_.tried`` lists the widths. Unless metric="euclidean", a value
+        that lies further outside of the range of its feature than the length of that range
+        counts as that far outside. "free", and any kernel that is not radial, lets predictions
+        follow the last slope, as does guarantee="jackknife+".
     loss : {"squared_error", "poisson", "gamma", "tweedie"}, default="squared_error"
         What the fit minimises besides the penalty. All but "squared_error" are the mean
         deviance of a target whose mean is the exponential of the model, so that predictions

@@ -16,6 +16,7 @@ from parkrr.kernels.feature_map import (
     FeatureMap,
     add_normal_scores,
     apply_matrix,
+    bound_features,
     center_features,
     matrix_root,
     measure_features,

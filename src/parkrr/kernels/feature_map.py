@@ -20,6 +20,7 @@ KNOTS = 256  # of the normal scores: a step of 0.4 % of the rows
 ROWS_IN_CACHE = 2**14  # mapped at a time, so that a dozen passes over them stay in cache
 BINNED_ROWS, BINS = 1024, 1024  # rows from which the search for knots begins with a table
 SMALLEST_WEIGHT = 1e-6  # of a direction in the learned metric, beside the largest
+BEYOND = 1.0  # times its range, a feature may lie outside of it, with `bound_features`
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class FeatureMap:
     matrix : Tensor, default None
         Weights (e,) of the columns, or a matrix (e, k) that mixes them into k, or leaves some
         out; None leaves them.
+    bounds : Tensor, default None
+        The least and the largest (x - origin) scale of each feature, shape (2, d): values beyond
+        count as these. None for none.
 
     Examples
     --------
@@ -51,6 +55,7 @@ class FeatureMap:
     knots: Tensor | None = None
     levels: Tensor | None = None
     matrix: Tensor | None = None
+    bounds: Tensor | None = None
 
     def __call__(self, X: Tensor, dtype: torch.dtype) -> Tensor:
         """Rows X (n, d) as the kernel sees them, shape (n, e)."""
@@ -74,7 +79,10 @@ class FeatureMap:
             largest = torch.finfo(F.dtype).max
             F = F.clamp_(-largest, largest).mul_(self.scale.to(F))
         limit = min(1e38, coordinate_limit(F.shape[1], dtype))
-        F = F.clamp_(-limit, limit).to(dtype)
+        F = F.clamp_(-limit, limit)
+        if self.bounds is not None:
+            F = F.clamp_(*self.bounds.to(F))
+        F = F.to(dtype)
         return F if self.knots is None else torch.cat([F, self.scores(X).to(dtype)], 1)
 
     def describe(self) -> str:
@@ -157,6 +165,21 @@ def standardize_features(X: Tensor) -> FeatureMap:
     A constant feature is left out: it is multiplied by zero.
     """
     return FeatureMap(*measure_features(X))
+
+
+def bound_features(base: FeatureMap, low: Tensor, high: Tensor) -> FeatureMap:
+    """The map for rows from `low` to `high`, shape (d,) each, and once that range on both sides.
+
+    A model has small slopes along features that do not matter, such as a row number, and far away
+    they add up: with numbers 30 times the range away, the error was 3.1 standard deviations
+    instead of 0.15, and is 0.16 with bounds. Of random rows of KEGG, whose features have heavy
+    tails, it is 0.0911 instead of 0.0959. Bounds at half of the range give 0.0898 there, and take
+    more from features with a trend: rows of bike above all others 0.39, instead of 0.26 with once
+    the range and 0.09 without bounds.
+    """
+    ends = base.columns(torch.stack([low, high]).double(), torch.float64)[:, : len(low)]  # (2, d)
+    margin = BEYOND * (ends[1] - ends[0])
+    return replace(base, bounds=torch.stack([ends[0] - margin, ends[1] + margin]))
 
 
 def measure_features(X: Tensor) -> tuple[Tensor, Tensor]:

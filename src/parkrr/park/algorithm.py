@@ -24,7 +24,14 @@ from parkrr.data import (
     select_validation_rows,
 )
 from parkrr.errors import ParameterError
-from parkrr.kernels import FeatureMap, Kernel, Radial, center_features, standardize_features
+from parkrr.kernels import (
+    FeatureMap,
+    Kernel,
+    Radial,
+    bound_features,
+    center_features,
+    standardize_features,
+)
 from parkrr.park.cells import (
     ApartFit,
     CellReport,
@@ -121,6 +128,7 @@ class FitSettings:
     own_centroids: Tensor | None = None  # (Q, d)  in the units of the features, instead of the rule
     power: float | None = None  # of the variance of the target along its mean; None for squares
     own_centers: Tensor | None = None  # (m, d)  likewise, instead of rows that are drawn
+    bounded: bool = True  # whether values far outside of those of the rows are moved towards them
     left_out_values: int = LEFT_OUT_VALUES
     assign_rows: int = ASSIGN_ROWS
 
@@ -342,7 +350,7 @@ def prepare_rows(
     else:
         rows, intercept = divide_by_mean(rows, settings.fit_intercept, settings.dtype)
         scale = 1.0
-    metric = make_feature_map(settings.metric, kernel, rows, seeds.metric)
+    metric = make_feature_map(settings.metric, kernel, rows, seeds.metric, settings.bounded)
     rows = rows.map(partial(metric, dtype=settings.dtype))
     rows = rows.load() if load else rows
     check_kernel_range(kernel, rows, settings.dtype)
@@ -520,15 +528,25 @@ def collect(
 
 
 def make_feature_map(
-    metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: int
+    metric: FeatureMap | str, kernel: Kernel, rows: ArraySource, seed: int, bounded: bool = True
 ) -> FeatureMap:
-    """The map itself, or the one of that name for these rows."""
+    """The map itself, or the one of that name for these rows, with bounds of features or without.
+
+    A linear or polynomial kernel is chosen for its slope beyond the data, and has none.
+    """
     if isinstance(metric, FeatureMap):
         return metric
     if metric == "euclidean" and not isinstance(kernel, Radial):
         return FeatureMap()  # a shift would change the kernel
     sample = rows.sample(METRIC_ROWS, seed).X
-    return center_features(sample) if metric == "euclidean" else standardize_features(sample)
+    if metric == "euclidean":
+        return center_features(sample)
+    made = standardize_features(sample)
+    if not bounded or not isinstance(kernel, Radial):
+        return made
+    ends = [torch.aminmax(X, dim=0) for X, _, _ in rows.blocks(ASSIGN_ROWS)]
+    low = torch.stack([low for low, _ in ends]).amin(0)
+    return bound_features(made, low, torch.stack([high for _, high in ends]).amax(0))
 
 
 def fit_nystrom_model(

@@ -167,6 +167,8 @@ def map_features(metric: FeatureMap, X: Value, dtype: torch.dtype) -> Value:
     if metric.scale is not None:
         largest = float(np.finfo(np.float64).max)
         F = F.clip(-largest, largest) * to_array(metric.scale)
+    if metric.bounds is not None:
+        F = F.clip(*to_array(metric.bounds))
     F = limit_features(F, d, dtype)
     if metric.knots is not None and metric.levels is not None:
         scores = interpolate(X, to_array(metric.knots), to_array(metric.levels))

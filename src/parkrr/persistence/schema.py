@@ -166,6 +166,7 @@ METRIC = {
     "metric.knots": TensorRule(FLOATS, "dk"),
     "metric.levels": TensorRule(FLOATS, "dk"),
     "metric.matrix": TensorRule(FLOATS, "xe"),
+    "metric.bounds": TensorRule(FLOATS, "2d"),  # two ends
 }
 REGIONS = {
     "regions.centroids": TensorRule(FLOATS, "Re"),
@@ -290,9 +291,10 @@ def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYT
             lengthscale = kernel.get("lengthscale", 1.0)
             fits = not isinstance(lengthscale, list | tuple) or len(lengthscale) == lengths["e"]
             require(fits, f"{name}.lengthscale must be one number, or {lengths['e']}")
-    if "limits" in own:
-        low, high = own["limits"]
-        require(bool((low <= high).all()), "limits must not be crossed")
+    for name in ("limits", "metric.bounds"):
+        if name in own:
+            low, high = own[name]
+            require(bool((low <= high).all()), f"{name} must not be crossed")
     if "regions.sizes" in own:
         cells, Q = own["regions.sizes"], lengths["Q"]
         fits = int(cells.min()) >= 1 and int(cells.sum()) == Q

@@ -153,7 +153,16 @@ def open_choices(params: dict[str, Any], n: int, d: int) -> OpenChoices:
         blend=is_auto(params["blend"]),
         coarse=is_auto(params["coarse"]) and check_loss(params) is None,
         precision=is_auto(params["precision"]),
+        bounded=is_bounded(params),
     )
+
+
+def is_bounded(params: dict[str, Any]) -> bool:
+    """Whether features have bounds; leave-one-out fits of jackknife+ would have others."""
+    extrapolation = check_one_of(
+        "extrapolation", params.get("extrapolation", "bounded"), EXTRAPOLATIONS
+    )
+    return extrapolation == "bounded" and params.get("guarantee") != "jackknife+"
 
 
 def apply_lengthscales(params: dict[str, Any], rows: ArraySource, seed: int) -> dict[str, Any]:
@@ -165,7 +174,8 @@ def apply_lengthscales(params: dict[str, Any], rows: ArraySource, seed: int) -> 
     kernel, d = params["kernel"], rows.X.shape[1]
     if not isinstance(kernel, Radial) or not has_several_lengthscales(kernel):
         return params
-    base = make_feature_map(open_choices(params, rows.n_rows, d).metric, kernel, rows, seed)
+    choices = open_choices(params, rows.n_rows, d)
+    base = make_feature_map(choices.metric, kernel, rows, seed, choices.bounded)
     if base.origin is None:
         base = FeatureMap(torch.zeros(d, dtype=torch.float64, device=rows.X.device))
     matrix = base.matrix
@@ -196,7 +206,6 @@ def build_settings(
 ) -> FitSettings:
     """Algorithm 1 for n rows; what is left open holds a value to start from."""
     own = check_centroids(params)
-    check_one_of("extrapolation", params.get("extrapolation", "free"), EXTRAPOLATIONS)
     power, coarse = check_loss(params), check_coarse(params["coarse"])
     if power is not None and coarse is not None:
         raise ParameterError(
@@ -207,6 +216,7 @@ def build_settings(
         kernel=choices.families[0],
         penalty=check_positive_or("penalty", params["penalty"], "auto") or FIRST_PENALTY,
         metric=choices.metric,
+        bounded=choices.bounded,
         n_cells=sizes.n_cells,
         n_centers=sizes.n_centers,
         centroids="uniform" if own is not None else params["centroids"],

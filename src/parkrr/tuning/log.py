@@ -30,6 +30,7 @@ class OpenChoices:
     blend: bool
     coarse: bool
     precision: bool
+    bounded: bool = True  # whether a map of these has bounds of features
 
 
 class Candidate(NamedTuple):

@@ -142,7 +142,7 @@ def first_maps(choices: OpenChoices, rows: ArraySource, seed: int) -> list[tuple
     if isinstance(choices.metric, FeatureMap):
         return [(choices.metric, "given")]
     name = "standard" if choices.metric in ("learned", "auto") else choices.metric
-    first = make_feature_map(name, choices.families[0], rows, seed)
+    first = make_feature_map(name, choices.families[0], rows, seed, choices.bounded)
     if not choices.learn_metric or rows.X.shape[1] > SCORED_FEATURES:
         return [(first, name)]
     return [(first, name), (add_normal_scores(first, rows.sample(METRIC_ROWS, seed).X), "scores")]
