@@ -7,7 +7,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from parkrr import scan_parquet
+from parkrr import Gaussian, ParKRegressor, scan_parquet
 from parkrr.errors import ParameterError, SourceError
 
 
@@ -146,3 +146,15 @@ def test_a_file_that_breaks_after_it_was_found_is_named(folder):
     path.write_bytes(b"x" * path.stat().st_size)
     with pytest.raises(SourceError, match=r"year=3/a.parquet"):
         all_of(table, ["x"])
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_rows_without_a_target_are_left_out_with_a_warning(on_disk, tmp_path):
+    a = np.arange(400.0)
+    table = pa.table({"a": a, "y": pa.array(2 * a, mask=a % 10 == 0)})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=100)
+    checkpoint = tmp_path / "fit" if on_disk else None
+    model = ParKRegressor(Gaussian(), 1e-3, checkpoint=checkpoint, random_state=0, progress=False)
+    with pytest.warns(UserWarning, match="target 'y' is missing in 40 of 400 rows"):
+        model.fit(scan_parquet(tmp_path / "rows.parquet", target="y"))
+    assert sum(cell.rows for cell in model.report_) == 360

@@ -136,6 +136,13 @@ def test_a_column_that_is_not_there_is_named(text):
         model.predict(frame.drop(columns="b"))
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_a_column_of_another_spelling_is_suggested(kind):
+    model = regressor().fit(FRAME, Y)
+    with pytest.raises(ParameterError, match=r"\['b'\] are missing .* did you mean 'B'\?"):
+        model.predict(kind(FRAME.rename(columns={"b": "B"})))
+
+
 def test_an_array_for_a_model_of_a_frame_goes_by_position_with_a_warning():
     model = regressor().fit(FRAME, Y)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
@@ -266,6 +273,44 @@ def test_text_becomes_what_the_values_it_spells_become(name, plain):
     model = regressor().fit(text, Y)
     np.testing.assert_allclose(model.predict(text), regressor().fit(typed, Y).predict(typed))
     np.testing.assert_allclose(model.predict(typed), model.predict(text))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "first"),
+    [
+        ("%Y/%m/%d %H:%M:%S", "year"),
+        ("%d/%m/%Y %H:%M:%S", "day"),
+        ("%d.%m.%Y %H:%M:%S", "day"),
+        ("%m/%d/%Y %H:%M:%S", "month"),
+        ("%m-%d-%Y %I:%M:%S %p", "month"),
+    ],
+)
+def test_dates_are_read_in_the_order_of_year_month_and_day_that_all_rows_have(
+    pattern, first, tmp_path
+):
+    text, typed = (pd.DataFrame({"t": each}) for each in (HOURS.strftime(pattern), HOURS))
+    model = regressor().fit(text, Y)
+    assert model.columns_.columns[0].first == first
+    np.testing.assert_allclose(model.predict(text), regressor().fit(typed, Y).predict(typed))
+    model.save(tmp_path / "m.park")
+    # By itself, the first of March could be the third of January.
+    early = pd.DataFrame({"t": [pd.Timestamp("2024-03-01").strftime(pattern)]})
+    expected = model.predict(pd.DataFrame({"t": [pd.Timestamp("2024-03-01")]}))
+    np.testing.assert_array_equal(load(tmp_path / "m.park").predict(early), expected)
+
+
+def test_dates_whose_day_could_be_their_month_are_categories():
+    days = [f"0{k % 3 + 1}/0{k % 4 + 1}/2024" for k in range(N)]
+    assert kinds_of(regressor().fit(pd.DataFrame({"t": days}), Y)) == {"t": "category"}
+    declared = regressor(columns={"t": "datetime"})
+    with pytest.raises(ParameterError, match="where one value tells day from month"):
+        declared.fit(pd.DataFrame({"t": days}), Y)
+
+
+def test_a_date_that_no_calendar_has_is_missing():
+    days = ["31/02/2024", *HOURS.strftime("%d/%m/%Y")[1:]]
+    model = regressor().fit(pd.DataFrame({"t": days, "b": X[:, 1]}), Y)
+    assert model.columns_.columns[0].missing == pytest.approx(1 / N)
 
 
 def test_up_to_a_twentieth_of_text_that_is_no_number_is_missing():

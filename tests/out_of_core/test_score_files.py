@@ -12,6 +12,8 @@ from parkrr.out_of_core import score_files
 
 FIXED = {"kernel": Gaussian(1.0), "penalty": 1e-3, "metric": "standard", "n_cells": 1}
 FIXED |= {"blend": 1, "coarse": 0, "random_state": 0, "progress": False}
+pytestmark = pytest.mark.filterwarnings("ignore:target .* is missing in 1 of 600 rows")
+
 N = 600
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, 2))

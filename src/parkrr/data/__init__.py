@@ -1,6 +1,6 @@
 """Rows from anywhere, as blocks of numbers."""
 
-from parkrr.data.column_kinds import decode_dictionary, family_of, name_type
+from parkrr.data.column_kinds import DATES, decode_dictionary, family_of, name_type
 from parkrr.data.csv import (
     GROUP_ROWS,
     Dialect,

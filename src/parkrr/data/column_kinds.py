@@ -28,8 +28,16 @@ TOKEN_BREAK, LETTER = r"[^\pL\pN]+", r"\pL"  # anything but letters and digits; 
 # Thousands are set apart by commas. A value such as 007 is a code.
 NUMBER = r"^[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
 CODE = r"^[+-]?0\d"
-TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?P<fraction>\.\d+)?)?"
-DATE = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"  # ISO 8601
+TIME = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?P<fraction>\.\d+)?)?"
+    r"(?: ?(?P<half>[AaPp][Mm]))?"
+)
+# What comes first in a date: the year as in ISO 8601, the day or the month.
+DATES = {
+    "year": r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})",
+    "day": r"(?P<day>\d{1,2})[-/.](?P<month>\d{1,2})[-/.](?P<year>\d{4})",
+    "month": r"(?P<month>\d{1,2})[-/.](?P<day>\d{1,2})[-/.](?P<year>\d{4})",
+}
 ZONE = r"(?: ?(?P<zone>Z|[+-]\d{2}:?\d{2}))?"
 TRUE, FALSE = ("true", "t", "yes", "y", "on"), ("false", "f", "no", "n", "off")
 # Spellings of a missing value, in text that is otherwise read.
@@ -121,16 +129,14 @@ def find_kind(name: str, values: pa.ChunkedArray, declared: str | None) -> str:
 
 def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> str:
     """What text is: numbers, booleans, dates or times if nearly all values are, else categories."""
-    step = max(1, len(values) // SAMPLED_VALUES)
-    counted = as_strings(values.take(np.arange(0, len(values), step))).value_counts()
-    text, rows = trim(counted.field("values")), counted.field("counts").to_numpy()
-    known = ~is_missing(text)
-    text, rows = text.filter(pa.array(known)), rows[known]
+    text, rows = count_texts(values)
     if not len(text):
         return declared or "category"
     kinds = {None: ("number", "boolean", "datetime", "time"), "number": ("number", "boolean")}
+    first = choose_date_order(text, rows)
     is_read = {
-        kind: ~np.isnan(read_text(text, kind)) for kind in kinds.get(declared, ("datetime", "time"))
+        kind: ~np.isnan(read_text(text, kind, first))
+        for kind in kinds.get(declared, ("datetime", "time"))
     }
     shares = {kind: float(rows[each].sum() / rows.sum()) for kind, each in is_read.items()}
     best = max(shares, key=lambda kind: shares[kind])
@@ -140,7 +146,7 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
             raise ParameterError(
                 f"columns must declare a kind that a column can be read as, but {name!r} holds "
                 f"text such as {example!r}, not {declared!r}; convert it first (dates are written "
-                f"as 2024-01-31 or 2024-01-31 12:30:00)"
+                f"as 2024-01-31 or 31/01/2024, where one value tells day from month)"
             )
         return best
     if best == "number" and pc.any(pc.match_substring_regex(text, CODE)).as_py():
@@ -157,6 +163,30 @@ def recognize_text(name: str, values: pa.ChunkedArray, declared: str | None) -> 
     row = row[pc.match_substring_regex(tokens, LETTER).to_numpy(zero_copy_only=False)]
     several = rows[row].sum() >= TOKENS_PER_VALUE * rows.sum()
     return "text" if several and not repeated else "category"
+
+
+def find_date_order(values: pa.ChunkedArray) -> str:
+    """What comes first in dates that are text: a key of DATES; "year" for other columns."""
+    if family_of(values.type) != "text":
+        return "year"
+    return choose_date_order(*count_texts(values))
+
+
+def choose_date_order(text: pa.Array, rows: NDArray[np.int64]) -> str:
+    """The order of dates that most rows can be read in; "year" if day and month look the same."""
+    read = {first: rows[~np.isnan(read_text(text, "datetime", first))].sum() for first in DATES}
+    if read["day"] == read["month"]:
+        return "year"
+    return max(read, key=lambda first: read[first])
+
+
+def count_texts(values: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Trimmed texts of a column that are not missing, or of a sample of it, and their rows."""
+    step = max(1, len(values) // SAMPLED_VALUES)
+    counted = as_strings(values.take(np.arange(0, len(values), step))).value_counts()
+    text, rows = trim(counted.field("values")), counted.field("counts").to_numpy()
+    known = ~is_missing(text)
+    return text.filter(pa.array(known)), rows[known]
 
 
 def split_tokens(text: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
@@ -188,8 +218,11 @@ def is_missing(text: Any) -> NDArray[np.bool_]:
     return missing
 
 
-def read_text(text: pa.Array, kind: str) -> NDArray[np.float64]:
-    """Trimmed text as numbers, or seconds for dates and times, (n,); NaN where it is neither."""
+def read_text(text: pa.Array, kind: str, first: str = "year") -> NDArray[np.float64]:
+    """Trimmed text as numbers, or seconds for dates and times, (n,); NaN where it is neither.
+
+    In dates the year comes first, or the day or the month.
+    """
     if kind == "number":
         plain = pc.replace_substring(text, ",", "")
         valid = pc.if_else(pc.match_substring_regex(text, NUMBER), plain, None)
@@ -199,7 +232,7 @@ def read_text(text: pa.Array, kind: str) -> NDArray[np.float64]:
         index = pc.index_in(pc.utf8_lower(text), value_set=pa.array([*TRUE, *FALSE]))
         index = index.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.where(index < 0, np.nan, np.where(index < len(TRUE), 1.0, 0.0))
-    pattern = f"^{TIME}$" if kind == "time" else f"^{DATE}(?:[T ]{TIME}{ZONE})?$"
+    pattern = f"^{TIME}$" if kind == "time" else f"^{DATES[first]}(?:[T ]{TIME}{ZONE})?$"
     parts = pc.extract_regex(text, pattern)
     valid = parts.is_valid().to_numpy(zero_copy_only=False)
     if not valid.any():
@@ -212,6 +245,9 @@ def read_text(text: pa.Array, kind: str) -> NDArray[np.float64]:
         return np.where(valid, number, 0.0)
 
     hour, minute, second = part("hour"), part("minute"), part("second")
+    half = pc.utf8_lower(parts.field("half")).fill_null("").to_numpy(zero_copy_only=False)
+    valid &= (half == "") | ((hour >= 1) & (hour <= 12))
+    hour = np.where(half == "", hour, hour % 12 + 12 * (half == "pm"))
     valid &= (hour < 24) & (minute < 60) & (second < 60)
     seconds = 3600 * hour + 60 * minute + second + part("fraction")
     if kind == "datetime":
@@ -236,11 +272,13 @@ def read_offsets(zones: pa.Array) -> NDArray[np.float64]:
 # Values of any type.
 
 
-def read_values(name: str, kind: str, fitted: str, values: pa.ChunkedArray) -> Array:
+def read_values(
+    name: str, kind: str, fitted: str, values: pa.ChunkedArray, first: str = "year"
+) -> Array:
     """A column as numbers, or seconds for dates and times, (n,); NaN where a value is missing.
 
     Text that cannot be read is missing if the column was text when it was fitted, of the type
-    `fitted`; otherwise it is refused.
+    `fitted`; otherwise it is refused. `first` is what comes first in dates.
     """
     family = family_of(values.type)
     if family == "missing":
@@ -251,7 +289,7 @@ def read_values(name: str, kind: str, fitted: str, values: pa.ChunkedArray) -> A
     if family != "text":
         return as_seconds(values) if kind in ("datetime", "time") else as_numbers(values, name)
     text = trim(as_strings(values)).combine_chunks()
-    x = read_text(text, kind)
+    x = read_text(text, kind, first)
     if fitted and "string" not in fitted:
         wrong = np.flatnonzero(np.isnan(x) & ~is_missing(text))
         if len(wrong):

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -111,7 +112,9 @@ class EncodedTable:
 
     def load(self, engine: Engine) -> "FoldedRows":
         """All rows in memory."""
-        return join_folded(engine.map(read_slice, self.slices(SLICES)))
+        loaded = join_folded(engine.map(read_slice, self.slices(SLICES)))
+        self.warn_left_out(loaded.rows.n_rows, self.n_rows)
+        return loaded
 
     def sample(self, size: int, seed: int, engine: Engine) -> "tuple[FoldedRows, float]":
         """About `size` rows in random order, and the share of rows drawn that had a target."""
@@ -119,9 +122,21 @@ class EncodedTable:
         bare = replace(self, table=replace(self.table, row_groups=()))
         rows, is_validation = join_folded(engine.map(partial(read_draw, bare), draws))
         order = torch.from_numpy(np.random.default_rng(seed).permutation(rows.n_rows))
-        share = rows.n_rows / sum(draw.count for draw in draws)
+        n_drawn = sum(draw.count for draw in draws)
+        self.warn_left_out(rows.n_rows, n_drawn)
+        share = rows.n_rows / n_drawn
         shuffled = ArraySource(*rows.block(order))
         return FoldedRows(shuffled, None if is_validation is None else is_validation[order]), share
+
+    def warn_left_out(self, n_kept: int, n_read: int) -> None:
+        """Warn of rows that have no target; with weights, some may be left out on purpose."""
+        if n_kept < n_read and self.table.weight is None:
+            names = " or ".join(map(repr, self.target.names))
+            warnings.warn(
+                f"target {names} is missing in {n_read - n_kept:,} of {n_read:,} rows that were "
+                f"read, and these rows are left out",
+                stacklevel=2,
+            )
 
 
 class FoldedBlock(NamedTuple):

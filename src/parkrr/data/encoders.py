@@ -23,6 +23,7 @@ from parkrr.data.column_kinds import (
     as_strings,
     decode_dictionary,
     family_of,
+    find_date_order,
     find_kinds,
     name_type,
     read_values,
@@ -128,6 +129,7 @@ class DateTime:
     type: str = ""  # of Arrow, in fit
     missing: float = 0.0  # share of the rows in fit
     unused: str = ""  # why the column tells nothing
+    first: str = "year"  # or "day", "month": what comes first in dates that are text
 
     @property
     def holds(self) -> str:
@@ -143,10 +145,12 @@ class DateTime:
         """What the column becomes."""
         turns = f"position in the {', '.join(self.turns)}"
         parts = ["seconds"] * self.elapsed + [turns] * bool(self.turns)
-        return "; ".join([*parts, *["whether it is missing"] * self.flagged])
+        parts += ["whether it is missing"] * self.flagged
+        return "; ".join(parts) + ("" if self.first == "year" else f" ({self.first} first)")
 
     def encode(self, values: pa.ChunkedArray) -> Array:
-        return self.encode_seconds(read_values(self.name, self.holds, self.type, values))
+        s = read_values(self.name, self.holds, self.type, values, self.first)
+        return self.encode_seconds(s)
 
     def encode_seconds(self, s: Array) -> Array:
         """The same of seconds (n,), NaN where a date is missing."""
@@ -544,9 +548,9 @@ def learn_columns(
         elif kind == "ignore":
             columns.append(Ignored(name, fitted))
         elif kind in ("datetime", "time"):
-            columns.append(
-                learn_datetime(name, read_values(name, kind, fitted, values), kind, fitted)
-            )
+            first = find_date_order(values)
+            s = read_values(name, kind, fitted, values, first)
+            columns.append(learn_datetime(name, s, kind, fitted, first))
         else:
             number = learn_number(name, read_values(name, kind, fitted, values), kind, fitted)
             if name in counts:
@@ -658,7 +662,7 @@ def learn_free_text(name: str, counts: CategoryCounts, fitted: str, missing: flo
     return FreeText(name, tokens, fitted, missing, unused)
 
 
-def learn_datetime(name: str, s: Array, kind: str, fitted: str) -> DateTime:
+def learn_datetime(name: str, s: Array, kind: str, fitted: str, first: str) -> DateTime:
     """Only what varies in seconds (n,) becomes a column: dates have no time of day."""
     missing = np.isnan(s)
     known = np.zeros(1) if missing.all() else s[~missing]
@@ -677,6 +681,7 @@ def learn_datetime(name: str, s: Array, kind: str, fitted: str) -> DateTime:
         fitted,
         share_of(missing),
         find_unused(s[~missing], len(s)),
+        first,
     )
 
 

@@ -23,7 +23,7 @@ from parkrr.data import (
     name_type,
     naming_parameter,
 )
-from parkrr.errors import ParameterError
+from parkrr.errors import ParameterError, suggest
 
 NUMERIC = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
 WARNED = 5  # columns that a warning names
@@ -79,8 +79,11 @@ def encode_frame(encoder: TableEncoder, named: bool, X: Any) -> NDArray[Any]:
         return encoder.encode(table.rename_columns(encoder.names))
     missing = [name for name in encoder.read_names if name not in table.schema.names]
     if missing:
+        given = list(map(str, X.columns)) if has_labels(X) else table.schema.names
+        others = [name for name in given if name not in encoder.names]
         raise ParameterError(
-            f"X must have the columns of fit, but {missing} are missing among {table.schema.names}"
+            f"X must have the columns of fit, but {missing} are missing among {given}"
+            f"{suggest(missing[0], others)}"
         )
     return encoder.encode(table)
 
@@ -111,9 +114,12 @@ def select_columns(X: Any, names: Sequence[str]) -> Any:
     if is_pandas(X):
         others = [label for label in X.columns if str(label) not in names]
         return X.drop(columns=others) if others else X
-    if type(X).__module__.startswith("polars"):
-        return X.select([name for name in X.columns if name in names])
-    return X
+    return X.select([name for name in X.columns if name in names]) if has_labels(X) else X
+
+
+def has_labels(X: Any) -> bool:
+    """Whether X is a frame of pandas or polars, whose columns are their labels."""
+    return is_pandas(X) or type(X).__module__.startswith("polars")
 
 
 def read_floats(X: Any) -> NDArray[Any] | None:

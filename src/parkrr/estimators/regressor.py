@@ -137,7 +137,7 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         What columns hold, where that is not what it looks like: "number", "category",
         "datetime", "text" or "ignore" by the name of a column, such as ``{"zip": "category"}``;
         columns of an array go by their number. Other columns are recognised: text that is
-        numbers, booleans, ISO dates or times in 0.95 of its values is read as such, other text
+        numbers, booleans, dates or times in 0.95 of its values is read as such, other text
         is categories or, if it hardly repeats, free text, and numbers are numbers.
         ``columns_`` shows what each column became.
     device : str or torch.device, default="cpu"

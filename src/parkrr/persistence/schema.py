@@ -14,7 +14,16 @@ import torch
 from msgspec import Meta, Struct
 from torch import Tensor
 
-from parkrr.data import PERIODS, Category, DateTime, FreeText, Ignored, Number, TableEncoder
+from parkrr.data import (
+    DATES,
+    PERIODS,
+    Category,
+    DateTime,
+    FreeText,
+    Ignored,
+    Number,
+    TableEncoder,
+)
 from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
@@ -408,8 +417,9 @@ def check_features(facts: Facts, d: int) -> None:
             require(known, "columns of numbers must hold numbers, booleans or durations")
             same = all(len(heights) == len(column.knots) for heights in column.means)
             require(same, "columns of numbers must have a mean for each of their knots")
-        empty = isinstance(column, DateTime) and not column.width
-        require(not empty, "columns of dates must become at least one number")
+        if isinstance(column, DateTime):
+            require(column.width > 0, "columns of dates must become at least one number")
+            require(column.first in DATES, "columns of dates must begin with year, day or month")
         if isinstance(column, FreeText):
             unique = len(set(column.tokens)) == len(column.tokens)
             require(unique, "columns of text must have different tokens")
