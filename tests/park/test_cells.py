@@ -1,5 +1,7 @@
 """One cell, and its leave-one-out predictions, against the formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,13 @@ from parkrr.data import ArraySource, Block
 from parkrr.errors import CellError
 from parkrr.kernels import Gaussian, Linear
 from parkrr.park import CellTask, Coarse, fit_cell, fit_park
-from parkrr.park.cells import CellReport, CellResult, join_left_out, local_penalty
+from parkrr.park.cells import (
+    CellReport,
+    CellResult,
+    choose_blend,
+    join_left_out,
+    local_penalty,
+)
 from parkrr.partition import Blend
 from parkrr.solvers import Direct
 from plain import fit_settings
@@ -108,6 +116,32 @@ def test_a_leave_one_out_prediction_is_that_of_a_model_fitted_without_the_row(bl
         weights[q] = torch.from_numpy(alpha)
         without = model.replace_weights(weights, [q]).evaluate(x)
         torch.testing.assert_close(predicted[i : i + 1], without, rtol=1e-5, atol=1e-6)
+
+
+def test_the_blend_of_least_leave_one_out_error_is_chosen():
+    rows = cell(600)
+    settings = fit_settings(
+        kernel=KERNEL, penalty=1e-3, n_cells=6, n_centers=600, blend=Blend(2, 2.0)
+    )
+    result = fit_park(settings, rows)
+    model, left_out = result.model, result.left_out
+    blends = {1.0: Blend(2, 2.0), 0.4: Blend(2, 0.8), 0.0: Blend()}
+    predicted = {k: left_out.predictions(replace(model, blend=b), 1) for k, b in blends.items()}
+    errors = {k: float((p - left_out.Y).square().mean()) for k, p in predicted.items()}
+    chosen, tried = choose_blend(model, left_out, 1, 0)
+    assert [entry["error"] ** 2 for entry in tried] == pytest.approx(list(errors.values()))
+    assert chosen.blend == blends[min(errors, key=errors.get)]
+
+
+def test_a_target_that_steps_where_cells_meet_is_not_blended():
+    rows = cell(600)
+    settings = fit_settings(
+        kernel=KERNEL, penalty=1e-3, n_cells=6, n_centers=600, blend=Blend(2, 2.0)
+    )
+    cell_of = fit_park(settings, rows).model.route(rows.X)
+    steps = replace(rows, Y=10.0 * cell_of[:, None].double())
+    result = fit_park(settings, steps)
+    assert choose_blend(result.model, result.left_out, 1, 0)[0].blend == Blend()
 
 
 def test_joined_rows_have_the_targets_of_the_user():

@@ -14,7 +14,7 @@ from parkrr.kernels import Gaussian, Matern, Polynomial
 from parkrr.kernels.feature_map import FeatureMap
 from parkrr.park import Model, NystromModel
 from parkrr.park.model import PreparedCells, Workspace
-from parkrr.partition import Blend
+from parkrr.partition import Blend, Regions
 
 
 def random(*shape, seed=0):
@@ -75,6 +75,20 @@ def test_a_blend_is_the_sum_of_the_shares_of_cells():
     for i, q, s in zip(row.tolist(), cell.tolist(), share.tolist(), strict=True):
         expected[i] += s * (given.kernel(Z[i : i + 1], given.centers[q]) @ given.weights[q])[0]
     torch.testing.assert_close(given.predict(X), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("regions", [False, True], ids=["one level", "regions"])
+def test_a_narrower_blend_is_a_model_with_that_width(regions):
+    X, widths = random(40, 3, seed=1), torch.tensor([3.0, 2.0]).double()
+    upper = Regions(random(2, 3, seed=5), torch.tensor([3, 1]), widths) if regions else None
+    given = model(blend=Blend(2, 4.0), regions=upper)
+    given.predict(X)  # prepares the partition
+    half = replace(upper, widths=widths / 2) if regions else None
+    none = replace(upper, widths=0 * widths) if regions else None
+    narrow, hard = model(blend=Blend(2, 2.0), regions=half), model(blend=Blend(), regions=none)
+    assert torch.equal(given.narrow_blend(0.5).predict(X), narrow.predict(X))
+    assert torch.equal(given.narrow_blend(0.0).predict(X), hard.predict(X))
+    assert not torch.equal(hard.predict(X), given.predict(X))
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -85,6 +85,7 @@ from parkrr.park import (
     Model,
     add_cell_errors,
     check_target,
+    choose_blend,
     choose_limits,
     compute_statistics,
     feature_importances,
@@ -160,6 +161,7 @@ class FitOutcome(NamedTuple):
     classes: NDArray[Any] | None = None  # labels found in files
     set_aside: ArraySource | None = None  # rows that neither the fit nor its choices have seen
     by_region: bool = False  # whether rows were on disk and sorted
+    blend_is_open: bool = False  # whether leave-one-out rows may narrow the blend
 
 
 class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
@@ -949,13 +951,16 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
         """Set the attributes of a fitted estimator."""
         start = time.perf_counter()
         result, settings, log = outcome.result, outcome.settings, outcome.log
-        limits, bounds = None, list[dict[str, Any]]()
-        left_out, cores = result.left_out, self._cores
-        shares = result.model.cell_shares(left_out.X)
-        predicted = left_out.free_predictions(result.model, cores, shares)  # (h, t)
+        limits, blends, bounds = None, list[dict[str, Any]](), list[dict[str, Any]]()
+        model, left_out, cores = result.model, result.left_out, self._cores
+        if outcome.blend_is_open:
+            model, blends = choose_blend(model, left_out, cores, settings.seed)
+            settings = replace(settings, blend=model.blend)
+        shares = model.cell_shares(left_out.X)
+        predicted = left_out.free_predictions(model, cores, shares)  # (h, t)
         if self._is_bounded():
-            limits, bounds = choose_limits(result.model, left_out, shares, predicted, cores)
-        self.model_ = model = result.model.replace_limits(limits)
+            limits, bounds = choose_limits(model, left_out, shares, predicted, cores)
+        self.model_ = model = model.replace_limits(limits)
         result = result._replace(model=model)
         predicted = model.bound(predicted, shares)
         self.report_ = add_cell_errors(result.report, result.left_out, predicted)
@@ -981,7 +986,8 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             if isinstance(given["blend"], str):  # its width follows from the cells of each region
                 chosen["blend"] = given["blend"]
         params = {**given, **chosen}
-        self.chosen_ = Chosen(params, [*log.tried, *bounds, *tried], log.seconds, uncertainty)
+        tried = [*log.tried, *blends, *bounds, *tried]
+        self.chosen_ = Chosen(params, tried, log.seconds, uncertainty)
         self.__dict__.pop("feature_importances_", None)  # of an earlier fit
         if isinstance(settings.kernel, Radial):
             self.feature_importances_ = feature_importances(model, outcome.sample).cpu().numpy()
@@ -1253,7 +1259,8 @@ def fit_rows(
             settings = replace(settings, penalty=settings.penalty * share)
         result = fit_park(settings, rows)
         result = with_left_out(result, result.model, held, settings.engine.local)
-    return describe_outcome(result, settings, log, rows, given, columns)
+    outcome = describe_outcome(result, settings, log, rows, given, columns)
+    return outcome._replace(blend_is_open=choices.blend)
 
 
 def fit_rows_leaving_out(
@@ -1333,6 +1340,7 @@ def fit_files(table: ParquetTable, params: dict[str, Any], seed: int, classify: 
             columns=fit.rows.columns,
             classes=fit.rows.target.classes,
             by_region=fit.by_region,
+            blend_is_open=fit.blend_is_open,
         )
     started = time.perf_counter()
     rows = learn_table(table, params, seed, classify)

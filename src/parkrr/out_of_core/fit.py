@@ -79,6 +79,7 @@ class DiskFit(NamedTuple):
     sample: Tensor  # a few rows as numbers, (2000, d)
     seconds: dict[str, float]  # of each step
     by_region: bool  # whether rows were sorted
+    blend_is_open: bool
 
 
 def fit_from_disk(
@@ -111,7 +112,8 @@ def fit_from_disk(
     }
     sample = move_to_device(decided.sample, device)
     by_region = decided.sizes.n_regions > 0
-    return DiskFit(result, decided.rows, settings, decided.log, sample, seconds, by_region)
+    facts = (decided.log, sample, seconds, by_region, decided.choices.blend)
+    return DiskFit(result, decided.rows, settings, *facts)
 
 
 def check_possible(params: dict[str, Any]) -> None:

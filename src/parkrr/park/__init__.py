@@ -32,6 +32,7 @@ from parkrr.park.cells import (
     CellTask,
     LeaveOneOutRows,
     add_cell_errors,
+    choose_blend,
     choose_limits,
     fit_cell,
     include_targets,

@@ -29,6 +29,8 @@ from parkrr.solvers import Influence, LocalProblem, Solver, solve_reweighted, ze
 FACTORS = (0.1, 0.25, 0.5, 1.0, math.inf)
 FEWEST_ROWS = 30  # of a cell whose own range is used; others have that of all rows
 LIMIT_CENTERS = 2**15  # about, whose predictions a range includes: 734,000 took 14 s
+# Of the width of a blend, and leave-one-out rows that choose between them.
+BLEND_SHARES, BLEND_ROWS = (1.0, 0.4, 0.0), 20_000
 SMALLEST_GAIN = 1e-6  # of the squared error; where no row left out leaves the range, there is none
 
 
@@ -237,6 +239,14 @@ class LeaveOneOutRows:
         kept = draw_indices(len(sample), count, seed).sort().values
         return sample[kept.to(sample.device)]
 
+    def take(self, positions: Tensor) -> "LeaveOneOutRows":
+        """The rows at these positions, in order."""
+        optional = (self.w, self.added, self.predicted, self.groups)
+        w, added, predicted, groups = (None if v is None else v[positions] for v in optional)
+        X, Y, cell = self.X[positions], self.Y[positions], self.cell[positions]
+        change = self.change[positions]
+        return LeaveOneOutRows(X, Y, w, cell, change, added, predicted, groups, self.apart)
+
     def predictions(self, model: Model, n_threads: int) -> Tensor:
         """The leave-one-out prediction of each row, shape (h, t)."""
         shares = model.cell_shares(self.X)
@@ -287,6 +297,36 @@ def add_cell_errors(
         cell._replace(error=None if n == 0 else error)
         for cell, n, error in zip(report, rows.tolist(), errors, strict=True)
     ]
+
+
+# The blend of cells.
+
+
+def choose_blend(
+    model: Model, left_out: LeaveOneOutRows, n_threads: int, seed: int
+) -> tuple[Model, list[dict[str, Any]]]:
+    """The model with its blend, a narrower one or none, by leave-one-out error; and what was tried.
+
+    Cells do not depend on it. Fits of 8,000 to 50,000 rows of 14 data sets had the least error of
+    other rows where leave-one-out error was least, or were within 0.4 % of it. With the width of
+    the rule for all of them, satellite had 0.187 instead of 0.177, and four uneven cells of
+    calhousing a leave-one-out error of 0.402 instead of 0.373. Wider blends gain 0.1 % at most.
+    """
+    tried, best, least = [], model, math.inf
+    if model.blend.n_blended(len(model.centroids)) == 1 or left_out.predicted is not None:
+        return model, []
+    some = left_out.take(left_out.draw_positions(BLEND_ROWS, seed))
+    w = some.weights[:, None]
+    for share in BLEND_SHARES:
+        blended = model.narrow_blend(share)
+        shares = blended.cell_shares(some.X)
+        predicted = some.free_predictions(blended, n_threads, shares)
+        error = float((w * (predicted - some.Y).square()).mean())
+        name = f"{share:g} of the width" if share else "the nearest cell alone"
+        tried.append({"step": "blend", "name": name, "error": math.sqrt(error)})
+        if error < least:
+            best, least = blended, error
+    return best, tried
 
 
 # Bounds of predictions.

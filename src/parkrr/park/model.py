@@ -109,6 +109,19 @@ class Model:
         model.__dict__.update(self.list_prepared())
         return model
 
+    def narrow_blend(self, share: float) -> "Model":
+        """The model with that share of the widths of its blend; what is prepared of cells stays."""
+        blend = Blend(self.blend.n_nearest, share * self.blend.width) if share else HARD
+        regions = self.regions
+        if regions is not None:
+            regions = replace(regions, widths=share * regions.widths)
+        model = replace(self, blend=blend, regions=regions)
+        prepared = self.list_prepared()
+        if regions is not None:
+            prepared.pop("partition", None)  # which has the widths between cells
+        model.__dict__.update(prepared)
+        return model
+
     def list_prepared(self) -> dict[str, Any]:
         """What has been prepared, by name."""
         names = {field.name for field in fields(self)}
