@@ -8,7 +8,7 @@ import reference
 from parkrr.data import ArraySource
 from parkrr.kernels import Gaussian, Linear
 from parkrr.partition import CENTROIDS, assign, balance_cells, choose_centroids, rows_around
-from parkrr.partition.centroids import HEAVY, split_cell
+from parkrr.partition.centroids import HEAVY, move_to_means, split_cell
 
 RNG = np.random.default_rng(0)
 X = torch.from_numpy(RNG.normal(size=(80, 2)))
@@ -61,6 +61,28 @@ def test_balanced_cells_are_of_like_weight(weighted):
 
     assert largest(C) > HEAVY
     assert largest(balance_cells(KERNEL, rows, w, C, **settings)) <= HEAVY
+
+
+def test_centroids_move_to_the_weighted_means_of_their_rows():
+    w = torch.from_numpy(RNG.uniform(0.5, 2, 80))
+    cell_of = assign(KERNEL, X, X[:6])
+    means = [np.average(X[cell_of == q], axis=0, weights=w[cell_of == q]) for q in range(6)]
+    moved = move_to_means(KERNEL, X, w, X[:6])
+    np.testing.assert_allclose(moved.numpy(), means, rtol=1e-12)
+
+
+def test_a_centroid_without_rows_stays():
+    C = torch.cat([X[:3], X[:1]])  # ties go to the smaller number
+    moved = move_to_means(KERNEL, X, torch.ones(80), C)
+    assert torch.equal(moved[3], C[3])
+
+
+def test_uniform_cells_are_more_even_than_those_of_random_rows():
+    C = choose_centroids(KERNEL, X, "uniform", 8, n_candidates=80, seed=0)
+    even = balance_cells(KERNEL, X, None, C, rule="uniform", lightest=1.0, seed=0)
+    counts = [torch.bincount(assign(KERNEL, X, each)).double() for each in (C, even)]
+    random_cubes, even_cubes = (float(n.pow(3).mean() / n.mean() ** 3) for n in counts)
+    assert even_cubes < 0.8 * random_cubes
 
 
 def test_a_cell_of_one_row_many_times_cannot_be_split():

@@ -55,9 +55,11 @@ def search(candidates, n=N, deadline=math.inf, seconds=math.inf, **changes):
     return MetricSearch(settings, choices, rows, candidates, 0, log, seconds)
 
 
-@pytest.mark.parametrize(("n", "last"), [(400, 80), (4_000, 100), (40_000, 200)])
-def test_steps_are_all_there_are_where_the_budget_allows(n, last):
-    assert count_descent_steps(n, [8, 4], 2, 1e9, BALANCED) == DescentSteps(8, 16, last, 24)
+@pytest.mark.parametrize(
+    ("n", "last", "other"), [(400, 40, 12), (2_000, 50, 15), (4_000, 100, 24), (40_000, 200, 24)]
+)
+def test_steps_are_all_there_are_where_the_budget_allows(n, last, other):
+    assert count_descent_steps(n, [8, 4], 2, 1e9, BALANCED) == DescentSteps(8, 16, last, other)
 
 
 def test_wide_rows_take_fewer_steps_for_the_same_seconds():

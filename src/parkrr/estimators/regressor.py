@@ -89,8 +89,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         used. None takes all rows, as in the paper, which needs 8 bytes for each row and
         cell unless `centroids` is "uniform".
     balance : bool, default=True
-        Merge cells that are too small and split those that are too large. Set it to
-        False for the cells of the paper.
+        Merge cells that are too small, split those that are too large, and move uniform
+        centroids to the means of their cells. Set it to False for the cells of the paper.
     blend : Blend, 1 or "auto", default="auto"
         How many cells a prediction uses. 1 is the nearest cell, as in the paper;
         ``Blend(n_nearest, width)`` mixes several, which removes jumps between cells and

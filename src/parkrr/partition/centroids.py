@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource, draw_indices
-from parkrr.kernels import Kernel
+from parkrr.kernels import Kernel, Radial
 from parkrr.runtime import map_on_threads
 
 # Rows on which the partition is decided: with 100 a cell, a cell of the mean size is seen
@@ -19,6 +19,10 @@ PARTITION_ROWS_PER_CELL = 100
 # cells: a tenth, and four times.
 LIGHT, HEAVY = 0.2, 2.7
 BALANCE_ROUNDS = 30  # taxi at Q = 512 needs 5 to 15
+# Moves of uniform centroids to the means of their cells. The mean cube of cell sizes, which is the
+# time of a fit, over the cube of their mean: protein 2.2 without, 1.4 with 3 and with 10; kin40k in
+# three cells 1.5, 1.04 and 1.04, and its error 0.0705, 0.0677 and 0.0695.
+MEAN_ROUNDS = 3
 AROUND_ROWS, AROUND_POINTS = 2**16, 16  # at a time, in a search for neighbours
 SPLIT_ROWS = 100  # of a heavy cell to choose from: with 1,000 the rule chose outliers again
 
@@ -100,15 +104,19 @@ def balance_cells(
 ) -> Tensor:
     """Centroids whose cells are of like weight; shape (about Q, d).
 
-    Greedy centroids are outliers: at Q = 512 on a million taxi rides the largest cell held
-    50 times the mean and the smallest one row. Until no cell is far from the mean, those
-    too light lose their centroid, so that their rows go to the next nearest, and those too
-    heavy are split by the rule that chose the centroids, applied to their own rows. The last
-    round only merges. X (n, d) and w (n,) are a sample of rows; no cell may be lighter than
-    `lightest`, whatever the mean.
+    Uniform centroids of a radial kernel move to the means of their cells first, which makes
+    cells more even. Greedy centroids are outliers: at Q = 512 on a million taxi rides the
+    largest cell held 50 times the mean and the smallest one row. Until no cell is far from the
+    mean, those too light lose their centroid, so that their rows go to the next nearest, and
+    those too heavy are split by the rule that chose the centroids, applied to their own rows.
+    The last round only merges. X (n, d) and w (n,) are a sample of rows; no cell may be lighter
+    than `lightest`, whatever the mean.
     """
     weights = torch.ones(len(X), device=X.device) if w is None else w
     seeds = np.random.default_rng(seed)
+    if rule == "uniform" and isinstance(kernel, Radial):
+        for _ in range(MEAN_ROUNDS):
+            centroids = move_to_means(kernel, X, weights, centroids)
     # The mean stays that of the cells asked for: were it to fall with every split, data with
     # outliers (HIGGS divided by its variance) would end with five times as many cells.
     mean = float(weights.sum()) / len(centroids)
@@ -127,6 +135,18 @@ def balance_cells(
             break
         centroids = torch.cat([centroids[~light], *parts])
     return centroids
+
+
+def move_to_means(kernel: Kernel, X: Tensor, w: Tensor, centroids: Tensor) -> Tensor:
+    """The weighted means of the rows X (n, d) of cells, (Q, d); centroids of cells without rows."""
+    cell_of = assign(kernel, X, centroids)
+    weights = w.double()
+    weight = torch.zeros(len(centroids), dtype=torch.float64, device=X.device)
+    weight.index_add_(0, cell_of, weights)  # (Q,)
+    sums = torch.zeros_like(centroids, dtype=torch.float64)
+    sums.index_add_(0, cell_of, X.double() * weights[:, None])  # (Q, d)
+    means = (sums / weight.clamp_min(1e-300)[:, None]).to(centroids)
+    return torch.where(weight[:, None] > 0, means, centroids)
 
 
 def split_cell(kernel: Kernel, X: Tensor, rule: str, n_parts: int, seed: int) -> Tensor:

@@ -316,9 +316,11 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     )
     share = size.effort.first_share  # of steps on small batches
     first_rows = metric_search.count_first_rows(max(columns))
-    large = LARGE_BATCH * speed.descent_step
-    small = (first_rows / metric_search.FIRST_ROWS) ** 2 * speed.descent_step
-    small = large if first_rows == metric_descent.BATCH_ROWS else small
+    batches = metric_descent.count_batches(first_rows, size.n)
+    small = large = LARGE_BATCH * speed.descent_step
+    if first_rows < metric_descent.BATCH_ROWS:
+        small = (first_rows / metric_search.FIRST_ROWS) ** 2 * speed.descent_step
+        small *= batches / metric_descent.SMALL_BATCHES
     usual = share * small + (1 - share) * large
     one = counted.last * usual  # a descent of one shape, on a core of its own
     if counted.first:
@@ -327,7 +329,7 @@ def descent_seconds(size: FitSize, speed: MachineSpeed) -> float:
     rounds = math.ceil(size.matrices / size.cores), math.ceil(others / size.cores)
     steps = counted.total(size.matrices, others)
     rows = min(size.n, metric_search.MOST_VALUES / size.width)
-    near = metric_descent.count_batches(first_rows) * steps * rows * speed.near
+    near = batches * steps * rows * speed.near
     mapping = steps / metric_descent.REFRESH * rows * size.d * 1e-9
     return rounds[0] * one + rounds[1] * counted.other * usual + near + mapping
 

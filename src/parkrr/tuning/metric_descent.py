@@ -37,6 +37,9 @@ FEWEST_ROWS = 100  # of a batch, or all there are
 # To a step, of fewer than BATCH_ROWS rows and of these. Of small ones two were too few: with 6,000
 # rows of diamonds the error was 0.149, and is 0.146 with four. Four large ones changed nothing.
 SMALL_BATCHES, LARGE_BATCHES = 4, 2
+# Training rows below which two small ones are enough, for they are most of the rows: over seven
+# data sets with 1,000 rows the error is 0.992 of that with four.
+MANY_ROWS = 2000
 GRADIENT_BATCHES = 8  # to an average gradient outer product
 # Of a weight, that the average gradient outer product leaves. A category that divides rows into
 # local batches has no slope in any of them, and steps do not bring back a weight of zero: insurance
@@ -202,9 +205,9 @@ def stack_groups(batches: Sequence[LocalBatch]) -> Tensor | None:
     return numbers[:, :, None] == numbers[:, None, :]
 
 
-def count_batches(n_rows: int) -> int:
-    """Batches to a step, of so many rows."""
-    return SMALL_BATCHES if n_rows < BATCH_ROWS else LARGE_BATCHES
+def count_batches(n_rows: int, n: int) -> int:
+    """Batches to a step, of `n_rows` of the n training rows each."""
+    return SMALL_BATCHES if n_rows < BATCH_ROWS and n >= MANY_ROWS else LARGE_BATCHES
 
 
 def combine_batches(batches: Sequence[LocalBatch]) -> list[Sequence[LocalBatch]]:
@@ -274,7 +277,7 @@ class MetricDescent:
 
     def advance(self, rates: Sequence[float], n_rows: int = BATCH_ROWS) -> None:
         """Take a step of each of these lengths on batches of so many rows, drawn at once."""
-        b = count_batches(n_rows)
+        b = count_batches(n_rows, self.rows.n_rows)
         batches = self.draw_batches(len(rates) * b, n_rows)
         for k, rate in enumerate(rates):
             self.step(batches[k * b : (k + 1) * b], rate)
