@@ -204,3 +204,20 @@ def test_scan_parquet_of_csv_points_to_scan_csv(tmp_path):
     (tmp_path / "1.csv").write_text(PLAIN)
     with pytest.raises(SourceError, match=r"; scan_csv reads CSV files$"):
         scan_parquet(tmp_path / "1.csv")
+
+
+def test_digits_that_begin_with_zero_stay_text(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text('"zip",n,share,later\n00501,0,0.5,1\n10001,10,0.25,2\n,7,1,3\n')
+    assert read(path) == {
+        "zip": ["00501", "10001", None],
+        "n": [0, 10, 7],
+        "share": [0.5, 0.25, 1.0],
+        "later": [1, 2, 3],
+    }
+
+
+def test_types_that_are_given_come_before_codes(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("zip\n00501\n10001\n")
+    assert read(path, types={"zip": "int64"}) == {"zip": [501, 10001]}

@@ -55,6 +55,22 @@ def test_score_of_no_rows_is_refused(X):
         model.score(X.head(0), Y.head(0))
 
 
+def test_infinity_in_an_array_names_its_columns():
+    X = NUMBERS.to_numpy(copy=True)
+    X[3, 1] = np.inf
+    message = r"X must hold finite or missing numbers, but contains infinity in column 1 \("
+    with pytest.raises(ParameterError, match=message):
+        regressor().fit(X, Y)
+    with pytest.raises(ParameterError, match=message):
+        regressor().fit(NUMBERS.to_numpy(), Y).predict(X)
+
+
+def test_a_checkpoint_that_arrays_do_not_use_is_a_warning(tmp_path):
+    with pytest.warns(UserWarning, match="only fits of files can be resumed") as caught:
+        regressor(checkpoint=tmp_path / "fit").fit(NUMBERS, Y)
+    assert caught[0].filename == __file__
+
+
 def with_gap(values, gap):
     """The values as objects, the one of row 3 replaced."""
     return pd.Series([gap if k == 3 else value for k, value in enumerate(values)], dtype=object)

@@ -293,8 +293,10 @@ def read_files(
     for file in files:
         try:
             if is_csv(file):
-                known = recognise_dialect(read_head(filesystem, file), dialect, file)
-                batches = read_csv(filesystem, file, kinds, shown, block_bytes, known)
+                head = read_head(filesystem, file)
+                known = recognise_dialect(head, dialect, file)
+                codes = dict.fromkeys(find_codes(head, known), pa.string())
+                batches = read_csv(filesystem, file, codes | kinds, shown, block_bytes, known)
             else:
                 batches = read_arrow(filesystem, file)
             for batch in batches:
@@ -434,10 +436,8 @@ def recognise_dialect(head: bytes, given: Dialect, file: str) -> Dialect:
     Dialect(delimiter=';', decimal=',', encoding='utf-8', quote='"', comment='')
     """
     encoding = given.encoding or recognise_encoding(head, len(head) == HEAD_BYTES)
-    text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
-    lines = text.splitlines()[: HEAD_LINES + 1]
-    if len(lines) > 1 and (len(head) == HEAD_BYTES or len(lines) > HEAD_LINES):
-        lines = lines[:-1]  # which may be cut off
+    lines = split_head(head, encoding)
+    text = "\n".join(lines)
     sign = COMMENT if given.comment is None else given.comment
     marked = [line for line in lines if sign and line.startswith(sign)]
     plain = [line for line in lines if line and line not in marked] or [""]
@@ -456,6 +456,42 @@ def recognise_dialect(head: bytes, given: Dialect, file: str) -> Dialect:
     comment = given.comment if given.comment is not None else COMMENT if comments else ""
     decimal = given.decimal or recognise_decimal(plain[1:], delimiter, quote)
     return Dialect(delimiter, decimal, encoding, quote, comment)
+
+
+def split_head(head: bytes, encoding: str) -> list[str]:
+    """The first lines of a file that begins with these bytes."""
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
+    lines = text.splitlines()[: HEAD_LINES + 1]
+    if len(lines) > 1 and (len(head) == HEAD_BYTES or len(lines) > HEAD_LINES):
+        lines = lines[:-1]  # which may be cut off
+    return lines
+
+
+def find_codes(head: bytes, dialect: Dialect) -> list[str]:
+    """Columns of digits of which some begin with a zero, such as 00501, at the top of a file.
+
+    Arrow would read them as integers, and 00501 is not 501.
+
+    Examples
+    --------
+    >>> from parkrr.data.csv import Dialect, find_codes, recognise_dialect
+    >>> head = b"zip,size\\n00501,7\\n10001,0\\n"
+    >>> find_codes(head, recognise_dialect(head, Dialect(), "rows.csv"))
+    ['zip']
+    """
+    lines = split_head(head, str(dialect.encoding))
+    plain = [line for line in lines if not (dialect.comment and line.startswith(dialect.comment))]
+    rows = split_lines(plain, str(dialect.delimiter), str(dialect.quote))
+    if not rows:
+        return []
+    names, *values = rows
+    columns = zip(*(row for row in values if len(row) == len(names)), strict=True)
+    found = []
+    for name, column in zip(names, columns, strict=False):
+        texts = [value for value in column if value]
+        if all(map(str.isdecimal, texts)) and any(re.match(r"0\d", value) for value in texts):
+            found.append(name)
+    return found
 
 
 def recognise_encoding(head: bytes, cut: bool) -> str:

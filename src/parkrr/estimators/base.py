@@ -818,6 +818,14 @@ class ParKEstimator(ABC, BaseEstimator):  # type: ignore[misc]
             else:
                 self.one_output_ = len(X.target) == 1
         else:
+            if self.checkpoint is not None:
+                warnings.warn(
+                    f"checkpoint={str(self.checkpoint)!r} is not used: only fits of files can be "
+                    f"resumed. Write the rows to Parquet and fit scan_parquet(...), or leave "
+                    f"checkpoint out",
+                    UserWarning,
+                    stacklevel=4,
+                )
             outcome = self._fit_in_memory(X, y, sample_weight, params, classes, split)
         self._keep(outcome)
         self.target_names_ = target_names

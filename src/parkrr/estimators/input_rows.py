@@ -102,11 +102,24 @@ def read_array(X: Any, check: Callable[[Any], Any]) -> NDArray[Any]:
         array: NDArray[Any] = check(X)
     except (TypeError, ValueError):  # text, or the NA of pandas
         A = np.asarray(X) if isinstance(X, np.ndarray | list | tuple) else np.empty(0)
+        if A.ndim == 2 and A.dtype.kind == "f":
+            refuse_infinity(A)
         kinds = (dict, list, tuple, set, complex, np.ndarray)
         if A.ndim != 2 or A.dtype.kind not in "OU" or any(isinstance(v, kinds) for v in A.flat):
             raise
         return A.astype(object)
     return array
+
+
+def refuse_infinity(A: NDArray[Any]) -> None:
+    """Name the columns of an array (n, d) that contain infinity."""
+    columns = np.flatnonzero(np.isinf(A).any(0)).tolist()
+    if columns:
+        raise ParameterError(
+            f"X must hold finite or missing numbers, but contains infinity in column "
+            f"{', '.join(map(str, columns[:5]))}{', …' if len(columns) > 5 else ''} (counted from "
+            f"0); replace it, as with numpy.where(numpy.isinf(X), numpy.nan, X)"
+        )
 
 
 def select_columns(X: Any, names: Sequence[str]) -> Any:

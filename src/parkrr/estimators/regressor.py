@@ -149,8 +149,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     checkpoint : str, Path or None, default=None
         Folder, or URL such as "s3://bucket/fit-1", for intermediate results of a fit from
         files. Rerunning the same fit resumes from them. One fit at a time may use it. On a
-        Ray cluster of several machines all of them must be able to reach it. Arrays do not
-        use it.
+        Ray cluster of several machines all of them must be able to reach it. Fits of
+        arrays do not use it, and warn.
     keep_statistics : bool or "auto", default="auto"
         Keep what :meth:`partial_fit` and :meth:`forget` need: 8 m_q^2 bytes for each cell
         of m_q centres, and 24 bytes a row. True also limits an automatic number of centres
