@@ -94,6 +94,7 @@ def test_what_was_tried_is_recorded_with_its_error(fitted):
             "kernel comparison",
             "comparison on cells",
             "coarse comparison",
+            "blend",
         )
     }
     assert all(np.isfinite(entry["error"]) for entry in choices)
