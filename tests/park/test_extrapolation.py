@@ -245,3 +245,13 @@ def test_new_targets_are_let_through_in_their_cell():
     limits = torch.tensor([[[0.0], [0.0]], [[1.0], [1.0]]])
     found = include_targets(limits, torch.tensor([[3.0], [-2.0]]), torch.tensor([1, 1]))
     assert found.flatten().tolist() == [0.0, -2.0, 1.0, 3.0]
+
+
+def test_a_row_far_outside_of_the_bounds_of_features_is_novel():
+    given = {"kernel": Gaussian(5.0), "penalty": 1e-3, "metric": "standard", "n_cells": 1}
+    model = ParKRegressor(**given, blend=1, coarse=0, random_state=0, progress=False)
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    model.fit(rows, rows[:, 0])
+    assert model.model_.metric.bounds is not None
+    assert model.novelty(rows).max() < 0.01
+    assert model.novelty(rows + 100).min() > 0.99

@@ -42,7 +42,14 @@ from parkrr.park.cells import (
     join_left_out,
 )
 from parkrr.park.model import Model, NystromModel
-from parkrr.partition import PARTITION_ROWS_PER_CELL, Blend, assign, balance_cells, choose_centroids
+from parkrr.partition import (
+    PARTITION_ROWS_PER_CELL,
+    Blend,
+    assign,
+    balance_cells,
+    choose_centroids,
+    move_to_means,
+)
 from parkrr.runtime import Engine, LocalEngine, map_on_threads, run_tasks
 from parkrr.solvers import (
     PENALTIES,
@@ -382,8 +389,13 @@ def place_centroids(
     return metric(settings.own_centroids.to(rows.X.device), settings.dtype)
 
 
-def select_centroids(settings: FitSettings, rows: ArraySource, seed: int) -> Tensor:
-    """Line 2: centroids by the rule, eq. (7), balanced unless switched off; shape (Q, e)."""
+def select_centroids(
+    settings: FitSettings, rows: ArraySource, seed: int, even: bool = True
+) -> Tensor:
+    """Line 2: centroids by the rule, eq. (7), balanced unless switched off; shape (Q, e).
+
+    With `even`, uniform centroids also move to the means of their cells.
+    """
     kernel, rule, n_cells = settings.kernel, settings.centroids, settings.n_cells
     if settings.balance:
         n_cells = max(1, min(n_cells, int(rows.total_weight / LIGHTEST_CELL)))
@@ -393,7 +405,10 @@ def select_centroids(settings: FitSettings, rows: ArraySource, seed: int) -> Ten
     if not settings.balance or len(C) == 1:
         return C
     lightest = LIGHTEST_CELL * sample.total_weight / rows.total_weight
-    return balance_cells(kernel, sample.X, sample.w, C, rule=rule, lightest=lightest, seed=seed)
+    X, w = sample.X, sample.w
+    if even and rule == "uniform" and isinstance(kernel, Radial):
+        C = move_to_means(kernel, X, w, C)
+    return balance_cells(kernel, X, w, C, rule=rule, lightest=lightest, seed=seed)
 
 
 def divide_centers(settings: FitSettings, metric: FeatureMap, centroids: Tensor) -> list[Tensor]:

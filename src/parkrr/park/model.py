@@ -127,9 +127,10 @@ class Model:
         names = {field.name for field in fields(self)}
         return {name: value for name, value in self.__dict__.items() if name not in names}
 
-    def map_rows(self, X: Tensor) -> Tensor:
-        """Rows X (n, d) as the kernel takes them, shape (n, e)."""
-        return self.metric(X.to(self.centroids.device), self.centroids.dtype)
+    def map_rows(self, X: Tensor, bounded: bool = True) -> Tensor:
+        """Rows X (n, d) as the kernel takes them, (n, e), inside of the bounds of features."""
+        metric = self.metric if bounded else replace(self.metric, bounds=None)
+        return metric(X.to(self.centroids.device), self.centroids.dtype)
 
     def residual(self, rows: Block, scale: float = 1.0) -> Block:
         """Rows as the cells are fitted to them.

@@ -7,5 +7,6 @@ from parkrr.partition.centroids import (
     assign,
     balance_cells,
     choose_centroids,
+    move_to_means,
     rows_around,
 )

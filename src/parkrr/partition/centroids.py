@@ -104,19 +104,15 @@ def balance_cells(
 ) -> Tensor:
     """Centroids whose cells are of like weight; shape (about Q, d).
 
-    Uniform centroids of a radial kernel move to the means of their cells first, which makes
-    cells more even. Greedy centroids are outliers: at Q = 512 on a million taxi rides the
-    largest cell held 50 times the mean and the smallest one row. Until no cell is far from the
-    mean, those too light lose their centroid, so that their rows go to the next nearest, and
-    those too heavy are split by the rule that chose the centroids, applied to their own rows.
-    The last round only merges. X (n, d) and w (n,) are a sample of rows; no cell may be lighter
-    than `lightest`, whatever the mean.
+    Greedy centroids are outliers: at Q = 512 on a million taxi rides the largest cell held
+    50 times the mean and the smallest one row. Until no cell is far from the mean, those
+    too light lose their centroid, so that their rows go to the next nearest, and those too
+    heavy are split by the rule that chose the centroids, applied to their own rows. The last
+    round only merges. X (n, d) and w (n,) are a sample of rows; no cell may be lighter than
+    `lightest`, whatever the mean.
     """
     weights = torch.ones(len(X), device=X.device) if w is None else w
     seeds = np.random.default_rng(seed)
-    if rule == "uniform" and isinstance(kernel, Radial):
-        for _ in range(MEAN_ROUNDS):
-            centroids = move_to_means(kernel, X, weights, centroids)
     # The mean stays that of the cells asked for: were it to fall with every split, data with
     # outliers (HIGGS divided by its variance) would end with five times as many cells.
     mean = float(weights.sum()) / len(centroids)
@@ -137,16 +133,20 @@ def balance_cells(
     return centroids
 
 
-def move_to_means(kernel: Kernel, X: Tensor, w: Tensor, centroids: Tensor) -> Tensor:
-    """The weighted means of the rows X (n, d) of cells, (Q, d); centroids of cells without rows."""
-    cell_of = assign(kernel, X, centroids)
-    weights = w.double()
-    weight = torch.zeros(len(centroids), dtype=torch.float64, device=X.device)
-    weight.index_add_(0, cell_of, weights)  # (Q,)
-    sums = torch.zeros_like(centroids, dtype=torch.float64)
-    sums.index_add_(0, cell_of, X.double() * weights[:, None])  # (Q, d)
-    means = (sums / weight.clamp_min(1e-300)[:, None]).to(centroids)
-    return torch.where(weight[:, None] > 0, means, centroids)
+def move_to_means(kernel: Radial, X: Tensor, w: Tensor | None, centroids: Tensor) -> Tensor:
+    """Centroids (Q, d) that have moved to the weighted means of the rows X (n, d) of their cells.
+
+    A few times, since cells change with them; a centroid without rows stays.
+    """
+    weights = torch.ones(len(X), dtype=torch.float64, device=X.device) if w is None else w.double()
+    sums_of = X.double() * weights[:, None]
+    for _ in range(MEAN_ROUNDS):
+        cell_of = assign(kernel, X, centroids)
+        weight = weights.new_zeros(len(centroids)).index_add_(0, cell_of, weights)  # (Q,)
+        sums = sums_of.new_zeros(centroids.shape).index_add_(0, cell_of, sums_of)  # (Q, d)
+        means = (sums / weight.clamp_min(1e-300)[:, None]).to(centroids)
+        centroids = torch.where(weight[:, None] > 0, means, centroids)
+    return centroids
 
 
 def split_cell(kernel: Kernel, X: Tensor, rule: str, n_parts: int, seed: int) -> Tensor:

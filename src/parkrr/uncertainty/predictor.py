@@ -188,9 +188,14 @@ class Predictor:
         return ends[..., 0], ends[..., 1]
 
     def _map(self, function: Callable[[Tensor], Tensor], X: Tensor, n_threads: int) -> Array:
-        """function(mapped rows) of rows X (n, d), in blocks."""
+        """function(mapped rows) of rows X (n, d), in blocks.
+
+        Where they are, however far: with the bounds of predictions, a row ten ranges outside of the
+        data had a novelty of 0.13.
+        """
         model = self.model
-        values = model.apply_in_chunks(lambda rows: function(model.map_rows(rows)), X, n_threads)
+        work = lambda rows: function(model.map_rows(rows, bounded=False))  # noqa: E731
+        values = model.apply_in_chunks(work, X, n_threads)
         out: Array = values.cpu().numpy()
         return out
 
