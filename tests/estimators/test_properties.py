@@ -132,9 +132,9 @@ def test_infinity_is_refused_by_name(estimator, value):
     X = np.ones((10, 2))
     y = np.arange(10) % 2
     X[3, 1] = value
-    with pytest.raises(ValueError, match="Input X contains"):
+    with pytest.raises(ValueError, match="contains infinity in column 1"):
         estimator().fit(X, y)
-    with pytest.raises(ValueError, match="Input X contains"):
+    with pytest.raises(ValueError, match="contains infinity in column 1"):
         estimator().fit(np.ones((10, 2)), y).predict(X)
 
 

@@ -124,6 +124,7 @@ def test_grid_search_of_a_regressor_runs_over(name, rows):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+@pytest.mark.filterwarnings("ignore:checkpoint")  # which arrays do not use
 @pytest.mark.parametrize("name", sorted(GRID))
 @pytest.mark.parametrize("estimator", [ParKRegressor, ParKClassifier])
 def test_grid_search_runs_over(name, estimator, rows):
