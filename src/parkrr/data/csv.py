@@ -25,6 +25,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from parkrr.data.column_kinds import CODE
 from parkrr.data.parquet import ParquetTable, locate, match_files, scan_parquet, write_parquet
 from parkrr.data.storage import atomic_write, is_url
 from parkrr.errors import ParameterError, ParKError, SourceError, suggest
@@ -489,7 +490,7 @@ def find_codes(head: bytes, dialect: Dialect) -> list[str]:
     found = []
     for name, column in zip(names, columns, strict=False):
         texts = [value for value in column if value]
-        if all(map(str.isdecimal, texts)) and any(re.match(r"0\d", value) for value in texts):
+        if all(map(str.isdecimal, texts)) and any(re.match(CODE, value) for value in texts):
             found.append(name)
     return found
 

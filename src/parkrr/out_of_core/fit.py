@@ -61,7 +61,7 @@ from parkrr.tuning import Chosen, OpenChoices, TuningLog
 
 SAMPLE_ROWS = 2000  # that are kept, for importances
 DENSER = 4  # times the rows of the sample, from which lengthscale and penalty are chosen again
-JOB_VERSION = 7
+JOB_VERSION = 8
 ATTEMPTS = 3  # when results of finished tasks are lost with the disk they were on, or damaged
 UNFITTED = "unfitted.park"
 CODES = "codes."  # of columns by fold, in that file

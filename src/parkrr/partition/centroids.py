@@ -139,11 +139,11 @@ def move_to_means(kernel: Radial, X: Tensor, w: Tensor | None, centroids: Tensor
     A few times, since cells change with them; a centroid without rows stays.
     """
     weights = torch.ones(len(X), dtype=torch.float64, device=X.device) if w is None else w.double()
-    sums_of = X.double() * weights[:, None]
+    weighted = X.double() * weights[:, None]  # (n, d)
     for _ in range(MEAN_ROUNDS):
         cell_of = assign(kernel, X, centroids)
         weight = weights.new_zeros(len(centroids)).index_add_(0, cell_of, weights)  # (Q,)
-        sums = sums_of.new_zeros(centroids.shape).index_add_(0, cell_of, sums_of)  # (Q, d)
+        sums = weighted.new_zeros(centroids.shape).index_add_(0, cell_of, weighted)  # (Q, d)
         means = (sums / weight.clamp_min(1e-300)[:, None]).to(centroids)
         centroids = torch.where(weight[:, None] > 0, means, centroids)
     return centroids
