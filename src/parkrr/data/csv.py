@@ -487,12 +487,12 @@ def find_codes(head: bytes, dialect: Dialect) -> list[str]:
         return []
     names, *values = rows
     columns = zip(*(row for row in values if len(row) == len(names)), strict=True)
-    found = []
+    codes = []
     for name, column in zip(names, columns, strict=False):
         texts = [value for value in column if value]
         if all(map(str.isdecimal, texts)) and any(re.match(CODE, value) for value in texts):
-            found.append(name)
-    return found
+            codes.append(name)
+    return codes
 
 
 def recognise_encoding(head: bytes, cut: bool) -> str:
