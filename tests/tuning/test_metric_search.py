@@ -14,6 +14,7 @@ from parkrr.park import NystromModel
 from parkrr.planning.settings import build_settings, open_choices
 from parkrr.runtime import ChoiceProgress
 from parkrr.tuning.log import Candidate, TuningLog
+from parkrr.tuning.metric_descent import BATCH_ROWS
 from parkrr.tuning.metric_search import (
     COMMON_BATCHES,
     EFFORTS,
@@ -257,14 +258,16 @@ def kernels_of_which_the_second_fits(searched):
 def test_the_kernel_of_least_error_on_common_batches_is_selected():
     searched = search([candidate()])
     alike = kernels_of_which_the_second_fits(searched)
-    assert searched.select_kernel(alike, 100).start.kernel == Gaussian(1.0)
+    assert searched.select_kernel(alike).start.kernel == Gaussian(1.0)
 
 
 def test_errors_of_the_kernel_comparison_are_those_of_the_same_batches():
     searched = search([candidate()])
     alike = kernels_of_which_the_second_fits(searched)
-    batches = alike[0].descent.restart(alike[0].start.kernel).draw_batches(COMMON_BATCHES, 100)
-    searched.select_kernel(alike, 100)
+    batches = (
+        alike[0].descent.restart(alike[0].start.kernel).draw_batches(COMMON_BATCHES, BATCH_ROWS)
+    )
+    searched.select_kernel(alike)
     noted = [each["error"] for each in searched.log.tried if each["step"] == "kernel comparison"]
     assert noted == [each.descent.measure_error(batches) for each in alike]
 
@@ -272,7 +275,7 @@ def test_errors_of_the_kernel_comparison_are_those_of_the_same_batches():
 def test_the_first_kernel_stays_where_the_time_is_over():
     late = search([candidate()], deadline=-math.inf)
     [one, other] = late.start_descents()
-    assert late.select_kernel([one, other], 100) is one
+    assert late.select_kernel([one, other]) is one
 
 
 def test_a_descent_gives_its_candidate_matrix_ridge_and_name():
