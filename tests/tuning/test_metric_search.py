@@ -14,7 +14,6 @@ from parkrr.park import NystromModel
 from parkrr.planning.settings import build_settings, open_choices
 from parkrr.runtime import ChoiceProgress
 from parkrr.tuning.log import Candidate, TuningLog
-from parkrr.tuning.metric_descent import BATCH_ROWS
 from parkrr.tuning.metric_search import (
     COMMON_BATCHES,
     EFFORTS,
@@ -264,9 +263,7 @@ def test_the_kernel_of_least_error_on_common_batches_is_selected():
 def test_errors_of_the_kernel_comparison_are_those_of_the_same_batches():
     searched = search([candidate()])
     alike = kernels_of_which_the_second_fits(searched)
-    batches = (
-        alike[0].descent.restart(alike[0].start.kernel).draw_batches(COMMON_BATCHES, BATCH_ROWS)
-    )
+    batches = alike[0].descent.restart(alike[0].start.kernel).draw_batches(COMMON_BATCHES, N)
     searched.select_kernel(alike)
     noted = [each["error"] for each in searched.log.tried if each["step"] == "kernel comparison"]
     assert noted == [each.descent.measure_error(batches) for each in alike]
