@@ -408,6 +408,7 @@ class Workers:
             one.cancel()
         if result in done:
             return result.result()
+        job.done.cancel()  # now: cancelling `result` passes it on in the next turn of the loop
         if leaving in done:
             raise Refused(LEFT, "the client left")
         raise Refused(503, f"not finished within {self.seconds:g} s; send fewer rows")
