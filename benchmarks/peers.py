@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import real_data
+from comparing import compare
 from dumbbells import draw_dumbbells
 from recording import RESULTS, record
 
@@ -239,16 +240,6 @@ def table(results, methods):
     return rows
 
 
-def wins(results, method):
-    """How often the library's error is lower, of the tasks both finished."""
-    pairs = [
-        (r["parkrr"]["error"], r[method]["error"])
-        for r in (results.get(task, {}) for task in TASKS)
-        if "error" in r.get("parkrr", {}) and "error" in r.get(method, {})
-    ]
-    return f"{method}: lower error on {sum(a < b for a, b in pairs)} of {len(pairs)} tasks."
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=[*TASKS, FOLD], metavar="TASK")
@@ -271,7 +262,8 @@ def main():
 def write(results):
     """The table, the counts and the picture of what there is."""
     methods = [method for method in METHODS if any(method in r for r in results.values())]
-    notes = [wins(results, method) for method in methods if method != "parkrr"]
+    tasks = {task: results[task] for task in TASKS if task in results}
+    notes = [compare(tasks, name, "fit_seconds") for name in methods if name != "parkrr"]
     title = "Test error (RMSE or 1 - AUC) and fit seconds beside other libraries"
     record("peers", results, title, ["task", *methods], table(results, methods), notes)
     drawn = {method: name for method, name in DRAWN.items() if method in methods}

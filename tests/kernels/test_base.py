@@ -7,6 +7,7 @@ import torch
 import reference
 from parkrr.errors import ParameterError
 from parkrr.kernels import (
+    GROUP_OF_ROWS,
     KERNELS,
     Gaussian,
     Kernel,
@@ -50,6 +51,15 @@ def test_one_row_no_row_and_blocks_in_reused_memory_are_the_same(kernel):
         values = K_Z.values(A, buffers, no_underflow=False)
         torch.testing.assert_close(values, whole[start : start + 20])
         assert values is buffers[0]
+
+
+@pytest.mark.parametrize("kernel", ALL, ids=repr)
+def test_the_first_row_of_a_group_of_copies_has_the_values_of_that_row_among_others(kernel):
+    K_Z = kernel.against(Z.float())
+    rows = X[:GROUP_OF_ROWS].float()
+    values = K_Z.values_of_one(rows[:1].expand(GROUP_OF_ROWS, -1).contiguous())
+    assert values.shape == (GROUP_OF_ROWS, 7)
+    torch.testing.assert_close(values[0], K_Z(rows)[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kernel", ALL, ids=repr)

@@ -15,7 +15,7 @@ from parkrr.partition import (
     move_to_means,
     rows_around,
 )
-from parkrr.partition.centroids import HEAVY, split_cell
+from parkrr.partition.centroids import AROUND_SHARE, HEAVY, split_cell
 
 RNG = np.random.default_rng(0)
 X = torch.from_numpy(RNG.normal(size=(80, 2)))
@@ -98,8 +98,31 @@ def test_a_cell_of_one_row_many_times_cannot_be_split():
     assert split_cell(KERNEL, torch.ones(50, 2), "greedy", 3, seed=0).shape == (0, 2)
 
 
-def test_rows_around_points_are_the_nearest_ones(monkeypatch):
-    monkeypatch.setattr("parkrr.partition.centroids.AROUND_ROWS", 17)
-    numbers = rows_around(ArraySource(X, X), X[:4], 6)
-    expected = torch.cdist(X[:4], X).argsort(1)[:, :6]
-    assert torch.equal(numbers.sort(1).values, expected.sort(1).values)
+@pytest.mark.parametrize("n", [300, 5000])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_rows_around_points_are_the_nearest_ones_in_their_order(monkeypatch, n, n_threads):
+    monkeypatch.setattr("parkrr.partition.centroids.AROUND_ROWS", 170)
+    rows = torch.from_numpy(RNG.normal(size=(n, 3)))
+    numbers = rows_around(ArraySource(rows, rows), rows[:40], 60, n_threads)
+    assert torch.equal(numbers, torch.cdist(rows[:40], rows).argsort(1)[:, :60])
+
+
+def test_rows_around_a_point_are_all_rows_if_there_are_no_more():
+    assert (
+        rows_around(ArraySource(X, X), X[:2], 10**6).sort(1).values.tolist()
+        == [list(range(len(X)))] * 2
+    )
+
+
+def test_rows_around_a_point_are_the_nearest_ones_where_every_sixteenth_row_is_near():
+    rows = torch.from_numpy(RNG.normal(size=(3200, 3)))
+    rows[::AROUND_SHARE] /= 100
+    point = torch.zeros(1, 3, dtype=rows.dtype)
+    numbers = rows_around(ArraySource(rows, rows), point, 300)
+    assert torch.equal(numbers[0], rows.norm(dim=1).argsort()[:300])
+
+
+def test_copies_of_a_row_are_found_as_often_as_asked():
+    rows = torch.ones(500, 2, dtype=torch.float64)
+    [numbers] = rows_around(ArraySource(rows, rows), rows[:1], 5)
+    assert len(set(numbers.tolist())) == 5

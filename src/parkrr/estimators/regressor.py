@@ -103,8 +103,8 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         How much is searched before the fit: "fast" takes a quarter of the steps that learn the
         metric, and cells of about 2,800 rows, for a first look; "thorough" takes up to twice
-        as many steps, on larger batches. The same effort gives the same model on any machine,
-        which `time_budget` does not.
+        as many of the last steps, on larger batches. The same effort gives the same model on
+        any machine, which `time_budget` does not.
     time_budget : float or "auto", default="auto"
         Seconds for the fit, > 0; at least half of them are for choosing. Automatic numbers of
         cells and centres follow from it by a short benchmark of your machine. "auto" sets no

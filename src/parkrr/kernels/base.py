@@ -185,12 +185,16 @@ class KernelBlock(ABC):
         m = self.fixed.shape[1]
         return [self.fixed.new_empty(n_rows, m) for _ in range(self.n_buffers)]
 
+    def multiply_rows(self, A: Tensor, out: Tensor) -> None:
+        """Products of augmented rows A (n, d'), shape (n, m)."""
+        if min(out.shape) > 1:
+            torch.mm(A, self.fixed, out=out)
+        else:
+            out.copy_(multiply(A, self.fixed))
+
     def values(self, A: Tensor, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         """Values at augmented rows A (n, d'), shape (n, m): they are buffers[0]."""
-        if min(buffers[0].shape) > 1:
-            torch.mm(A, self.fixed, out=buffers[0])
-        else:
-            buffers[0].copy_(multiply(A, self.fixed))
+        self.multiply_rows(A, buffers[0])
         return self.from_products(buffers, no_underflow)
 
     def values_of(self, A: Tensor) -> Tensor:
@@ -200,6 +204,18 @@ class KernelBlock(ABC):
         # Of a few rows this check takes longer than the clamp that it would save.
         no_underflow = len(A) > GROUP_OF_ROWS and self.no_underflow(self.radii(A, [0])[0])
         return self.values(A, self.workspace(len(A)), no_underflow)
+
+    def values_of_one(self, group: Tensor) -> Tensor:
+        """Values at one row, given as a group (g, d) of its copies: the first row of (g, m).
+
+        Products, here and with these values, need the other rows to add up as among many. The map
+        does not, which takes longer than the product from some 1,000 fixed rows on.
+        """
+        A = self.augment(group)  # (g, d')
+        values, *others = self.workspace(len(A))
+        self.multiply_rows(A, values)
+        self.from_products([values[:1], *(other[:1] for other in others)], no_underflow=False)
+        return values
 
     def __call__(self, X: Tensor) -> Tensor:
         """Values at rows X (n, d), shape (n, m)."""

@@ -32,9 +32,8 @@ class ComputedBlock(KernelBlock):
     def augment(self, X: Tensor, origin: Tensor | None = None) -> Tensor:
         return X.to(self.fixed.dtype)
 
-    def values(self, A: Tensor, buffers: list[Tensor], no_underflow: bool) -> Tensor:
-        buffers[0].copy_(self.compute(A))
-        return self.from_products(buffers, no_underflow)
+    def multiply_rows(self, A: Tensor, out: Tensor) -> None:
+        out.copy_(self.compute(A))
 
     def from_products(self, buffers: list[Tensor], no_underflow: bool) -> Tensor:
         return buffers[0] if self.diag is None else buffers[0].mul_(-2).add_(self.diag)

@@ -239,12 +239,11 @@ class Model:
         shares = sorted(self.partition.shares_of_one(self.blend, group))  # added as in `evaluate`
         total: Tensor | float = 0.0
         for q, share in shares:
-            kernel_block, w = self.cells[q]
-            value = torch.mm(kernel_block(group), w)[:1]  # (1, t)
+            value = self.cells[q].predict_one(group)  # (1, t)
             total = total + value.to(X.dtype).double() * float(share)
         out = self.intercept + total
         if self.coarse is not None:
-            out.add_(self.coarse(X))
+            out.add_(self.coarse.cell.predict_one(group))
         out = self.apply_link(out)
         if self.limits is None:
             return out
@@ -425,6 +424,10 @@ class Cell(NamedTuple):
     def predict(self, X: Tensor) -> Tensor:
         """Its values at mapped rows X (n, e), shape (n, t)."""
         return multiply(self.kernel_block(X), self.weights)
+
+    def predict_one(self, group: Tensor) -> Tensor:
+        """Its values (1, t) at one mapped row, given as a group (g, e) of its copies."""
+        return torch.mm(self.kernel_block.values_of_one(group), self.weights)[:1]
 
 
 def prepare_cell(
