@@ -114,8 +114,8 @@ def test_rows_around_a_point_are_all_rows_if_there_are_no_more():
     )
 
 
-def test_rows_around_a_point_are_the_nearest_ones_where_every_sixteenth_row_is_near():
-    rows = torch.from_numpy(RNG.normal(size=(3200, 3)))
+def test_rows_around_a_point_are_the_nearest_ones_where_rows_in_a_regular_order_are_near():
+    rows = torch.from_numpy(RNG.normal(size=(6400, 3)))
     rows[::AROUND_SHARE] /= 100
     point = torch.zeros(1, 3, dtype=rows.dtype)
     numbers = rows_around(ArraySource(rows, rows), point, 300)
