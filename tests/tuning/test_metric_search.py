@@ -1,6 +1,7 @@
 """The metric search: which descents start, which go on, and what cells decide."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -338,3 +339,32 @@ def test_without_a_metric_to_learn_the_lengthscale_is_searched_twice():
     first, second = searched.log.tried
     assert second["error"] <= first["error"]
     assert best.map_name == "standard"
+
+
+def divide_many(monkeypatch, n_cells, most):
+    monkeypatch.setattr("parkrr.tuning.metric_search.MANY_CELLS", most)
+    searched = search([candidate()])
+    names = {"kernel": Gaussian(1.0), "centroids": "uniform", "n_candidates": 1}
+    settings = replace(searched.settings, n_cells=n_cells, **names)
+    many = torch.from_numpy(np.random.default_rng(1).normal(size=(4000, 3)))
+    return [cell.index for cell in searched.divide(settings, ArraySource(many, many[:, :1]))]
+
+
+def test_many_cells_to_compare_on_are_inside_of_regions(monkeypatch):
+    regions, cells = divide_many(monkeypatch, 4, 4), divide_many(monkeypatch, 16, 4)
+    assert len(regions) < len(cells)
+    assert torch.equal(torch.cat(cells).sort().values, torch.arange(4000))
+    region_of = torch.empty(4000, dtype=torch.int64)
+    region_of[torch.cat(regions)] = torch.arange(len(regions)).repeat_interleave(
+        torch.tensor([len(region) for region in regions])
+    )
+    assert [len(region_of[cell].unique()) for cell in cells] == [1] * len(cells)
+
+
+def test_copies_of_one_row_are_one_cell_to_compare_on(monkeypatch):
+    monkeypatch.setattr("parkrr.tuning.metric_search.MANY_CELLS", 4)
+    searched = search([candidate()])
+    copies = torch.ones(2000, 3, dtype=torch.float64)
+    settings = replace(searched.settings, kernel=Gaussian(1.0), n_cells=16, centroids="uniform")
+    [cell] = searched.divide(settings, ArraySource(copies, copies[:, :1]))
+    assert cell.n_rows == 2000
