@@ -197,17 +197,17 @@ def rows_around(
         return compare_distances(P, some, norms).kthvalue(rank, keepdim=True).values
 
     limits = map_on_threads(bound, groups, n_threads)  # (a, 1) each
-    found: list[list[Neighbors]] = [[] for _ in groups]
+    neighbors: list[list[Neighbors]] = [[] for _ in groups]
     for first, block in enumerate(rows.blocks(AROUND_ROWS)):
         X, norms = block.X, block.X.square().sum(1)
 
         def search(k: int, X: Tensor = X, norms: Tensor = norms, first: int = first) -> None:
             near = find_within(compare_distances(groups[k], X, norms), limits[k], size)
-            found[k].append(near._replace(row=near.row + first * AROUND_ROWS))
+            neighbors[k].append(near._replace(row=near.row + first * AROUND_ROWS))
 
         map_on_threads(search, range(len(groups)), n_threads)
     nearest = []
-    for P, parts in zip(groups, found, strict=True):
+    for P, parts in zip(groups, neighbors, strict=True):
         near = Neighbors(*(torch.cat(part) for part in zip(*parts, strict=True)))
         counts = torch.bincount(near.point, minlength=len(P))
         if int(counts.min()) < size:  # rows that told the distance were not like the others
