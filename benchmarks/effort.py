@@ -13,23 +13,16 @@ import numpy as np
 
 import peers
 import tables
-from parkrr import ParKClassifier, ParKRegressor
 from recording import RESULTS, record
 
 LARGE = ["taxi1m", "houseelectric", "airline3m", "airline3m:cls"]  # 5 to 15 minutes each
 TASKS = [task for task in peers.TASKS if task not in LARGE]
 
 
-def fit(X, y, classify):
-    model = ParKClassifier if classify else ParKRegressor
-    return model(effort="thorough", random_state=0, progress=False).fit(X, y)
-
-
 def error_of_task(task):
     data, classify = peers.load(task)
-    model = fit(data.X, data.y, classify)
-    scores = model.predict_proba(data.X_test)[:, 1] if classify else model.predict(data.X_test)
-    return peers.error_of(scores, data.y_test, classify)
+    model = peers.parkrr(classify, effort="thorough").fit(data.X, data.y)
+    return peers.error_of(peers.score_rows(model, data.X_test, classify), data.y_test, classify)
 
 
 def error_of_table(table):
@@ -37,9 +30,8 @@ def error_of_table(table):
     errors = []
     for seed in tables.list_seeds(table):
         X, X_test, y, y_test, task = tables.load(table, seed)
-        model = fit(X, y, task != "reg")
-        predicted = model.predict(X_test) if task == "reg" else model.predict_proba(X_test)
-        errors.append(tables.compute_error(predicted, y_test, np.unique(y), task))
+        model, X_test = tables.fit_parkrr(X, y, X_test, task, effort="thorough")
+        errors.append(tables.measure_error(model, X_test, y_test, np.unique(y), task))
     return float(np.mean(errors))
 
 

@@ -61,11 +61,11 @@ def load(task):
     return data, task in CLASSIFICATIONS
 
 
-def parkrr(classify):
+def parkrr(classify, **settings):
     from parkrr import ParKClassifier, ParKRegressor
 
     estimator = ParKClassifier if classify else ParKRegressor
-    return estimator(random_state=0)
+    return estimator(random_state=0, **settings)
 
 
 def lightgbm(classify, **settings):
@@ -188,12 +188,7 @@ def one(task, method):
     start = time.perf_counter()
     model.fit(data.X, data.y)
     fitted = time.perf_counter()
-    if not classify:
-        scores = model.predict(data.X_test)
-    elif getattr(model, "predict_proba", None):
-        scores = model.predict_proba(data.X_test)[:, 1]
-    else:
-        scores = model.decision_function(data.X_test)
+    scores = score_rows(model, data.X_test, classify)
     done = time.perf_counter()
     status = Path("/proc/self/status").read_text()
     return {
@@ -203,6 +198,15 @@ def one(task, method):
         "peak_mb": int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024,
         **({"seconds": model.seconds_} if method == "parkrr" else {}),
     }
+
+
+def score_rows(model, X, classify):
+    """Numbers, or what orders rows by how likely the second class is."""
+    if not classify:
+        return model.predict(X)
+    if getattr(model, "predict_proba", None):
+        return model.predict_proba(X)[:, 1]
+    return model.decision_function(X)
 
 
 def error_of(scores, y, classify):

@@ -145,6 +145,12 @@ def compute_error(predicted, y_test, labels, task):
     return float(np.mean(labels[predicted.argmax(1)] != y_test))
 
 
+def measure_error(model, X_test, y_test, labels, task):
+    """Error of a fitted model on test rows."""
+    predicted = model.predict(X_test) if task == "reg" else model.predict_proba(X_test)
+    return compute_error(predicted, y_test, labels, task)
+
+
 def fit(table, method, seed):
     """Print error and seconds of a fit."""
     X, X_test, y, y_test, task = load(table, seed)
@@ -152,8 +158,7 @@ def fit(table, method, seed):
     start = time.perf_counter()
     model, X_test = METHODS[method][0](X, y, X_test, task)
     seconds = time.perf_counter() - start
-    predicted = model.predict(X_test) if task == "reg" else model.predict_proba(X_test)
-    error = compute_error(predicted, y_test, np.unique(y), task)
+    error = measure_error(model, X_test, y_test, np.unique(y), task)
     print(json.dumps({"error": error, "seconds": seconds}))
 
 
@@ -165,8 +170,7 @@ def compute_fold_errors(table, method):
         folds = (KFold if task == "reg" else StratifiedKFold)(5, shuffle=True, random_state=seed)
         for kept, left in folds.split(X, y):
             model, rows = METHODS[method][0](X.iloc[kept], y[kept], X.iloc[left], task)
-            predicted = model.predict(rows) if task == "reg" else model.predict_proba(rows)
-            errors.append(compute_error(predicted, y[left], np.unique(y[kept]), task))
+            errors.append(measure_error(model, rows, y[left], np.unique(y[kept]), task))
     return errors
 
 
