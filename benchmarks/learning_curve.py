@@ -2,13 +2,15 @@
 
     python benchmarks/learning_curve.py --folder /data/octaves --rows 1e5 1e6 1e7 1e8
     python benchmarks/learning_curve.py --folder /data/octaves --rows 1e7 --n-centers 240000
+    python benchmarks/learning_curve.py --folder /data/rides --data rides --rows 1e7 1e8
     python benchmarks/learning_curve.py --folder /data/octaves --data airline3m --rows 1e5 1e6 2e6
     python benchmarks/learning_curve.py --folder /data/rides --data taxi1m --rows 9e5 --in-memory
 
 Made-up data has two features and detail at every scale: twelve octaves of plane waves, each with
 half the variance of the one before, plus noise of a tenth of the standard deviation. Its error is
-the root mean squared distance to the function without noise. Real data (airline3m, taxi1m,
-houseelectric) has its RMSE over the standard deviation of the target. Every fit has defaults and a
+the root mean squared distance to the function without noise. So is that of the rides of scale.py,
+which have nine features. Real data (airline3m, taxi1m, houseelectric) has its RMSE over the
+standard deviation of the target. Every fit has defaults and a
 process of its own, whose memory, with that of its children, is sampled. Results are kept from run
 to run.
 """
@@ -32,8 +34,8 @@ import pyarrow.parquet as pq
 import torch
 
 import real_data
+import scale
 from recording import RESULTS, record
-from scale import run_watched
 
 OCTAVES, WAVES, NOISE = 12, 8, 0.1
 FILE_ROWS, GROUP_ROWS = 10_000_000, 500_000
@@ -95,11 +97,21 @@ def make_real(folder, name, n):
     return [str(path)]
 
 
+def make_files(folder, name, n):
+    """Files with that many rows."""
+    if name == "octaves":
+        return make_octaves(folder, n)
+    return scale.make(folder, n) if name == "rides" else make_real(folder, name, n)
+
+
 def test_rows(name):
     """Rows, what is to be predicted of them, and the unit of errors."""
     if name == "octaves":
         X, _ = draw_rows(TEST_ROWS, 10**9)
         return {"a": X[:, 0], "b": X[:, 1]}, wave(X.astype(np.float64)), 1.0
+    if name == "rides":
+        X, y = scale.rides(TEST_ROWS, 10**9, noise=0)
+        return dict(zip(scale.NAMES, X.T, strict=True)), y, float(y.std())
     data = real_data.load(name)
     drawn = np.random.default_rng(0).permutation(len(data.X_test))[:TEST_ROWS]
     X, y = data.X_test[drawn], data.y_test[drawn]
@@ -172,11 +184,10 @@ def main():
         settings["n_centers"] = arguments.n_centers
     for n in map(int, arguments.rows):
         name = arguments.data
-        make = make_octaves(arguments.folder, n) if name == "octaves" else None
-        files = make or make_real(arguments.folder, name, n)
+        files = make_files(arguments.folder, name, n)
         command = [sys.executable, __file__, "--folder", str(arguments.folder)]
         one = json.dumps([name, files, settings, arguments.in_memory])
-        output, peak = run_watched([*command, "--one", one])
+        output, peak = scale.run_watched([*command, "--one", one])
         facts = json.loads(output.splitlines()[-1])
         fixed = f", n_centers={arguments.n_centers:,}" if arguments.n_centers else ""
         fixed += ", in memory" if arguments.in_memory else ""
@@ -189,8 +200,8 @@ def write(results):
     header += ["of which pass and cells", "core-us a row", "peak GB"]
     rows = [describe(*pair) for pair in results.items()]
     notes = [
-        f"Octaves: error to the function without noise, whose standard deviation is 1; the noise "
-        f"has {NOISE}. Others: RMSE over the standard deviation. max_memory 4 GB "
+        f"Octaves and rides: error to the function without noise over its standard deviation; the "
+        f"noise of octaves has {NOISE}. Others: RMSE over the standard deviation. max_memory 4 GB "
         f"from disk, none in memory.",
         "Core-microseconds count all of the process, imports and choices included.",
     ]

@@ -49,8 +49,8 @@ NOTES = [
 NAMES = ["hour", "weekday", "month", "people", "from_x", "from_y", "to_x", "to_y", "miles"]
 
 
-def rides(n, seed):
-    """Features (n, 9) and the logarithm of the minutes, float32."""
+def rides(n, seed, noise=0.2):
+    """Features (n, 9) and the logarithm of the minutes with noise, float32."""
     rng = np.random.default_rng(seed)
     hour, weekday = rng.uniform(0, 24, n), rng.integers(0, 7, n)
     month, people = rng.integers(1, 13, n), rng.integers(1, 7, n)
@@ -59,7 +59,7 @@ def rides(n, seed):
     rush = np.exp(-((hour - 8.5) ** 2) / 4) + np.exp(-((hour - 17.5) ** 2) / 6)
     centre = np.exp(-(np.square(ends[0]).sum(1))) + np.exp(-(np.square(ends[1]).sum(1)))
     slow = 1 + (weekday < 5) * rush * (1 + centre) + 0.1 * np.cos(2 * np.pi * month / 12)
-    y = np.log(2 + 3 * miles * slow) + 0.2 * rng.normal(size=n)
+    y = np.log(2 + 3 * miles * slow) + noise * rng.normal(size=n)
     X = np.column_stack([hour, weekday, month, people, *ends[0].T, *ends[1].T, miles])
     return X.astype(np.float32), y.astype(np.float32)
 

@@ -88,6 +88,13 @@ def ridge_regression(K_nm, K_mm, Y, w, ridge):
     return np.linalg.lstsq(A, K_nm.T @ (w[:, None] * Y), rcond=None)[0]
 
 
+def stacked_ridge_regression(K_nm, K_mm, Y, ridge):
+    """The same without weights, by least squares on more rows: squares lose half of the digits."""
+    below = np.sqrt(ridge) * np.linalg.cholesky(K_mm).T
+    above = np.concatenate([Y, np.zeros((len(K_mm), Y.shape[1]))])
+    return np.linalg.lstsq(np.concatenate([K_nm, below]), above, rcond=0)[0]
+
+
 def left_out_changes(K_nm, K_mm, Y, w, ridge, groups):
     """How much predictions of each group of rows fall when a fit is made without the group."""
     whole = K_nm @ ridge_regression(K_nm, K_mm, Y, w, ridge)

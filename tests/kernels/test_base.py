@@ -16,6 +16,7 @@ from parkrr.kernels import (
     Matern,
     Polynomial,
     as_kernel,
+    base,
     block_rows,
 )
 
@@ -51,6 +52,14 @@ def test_one_row_no_row_and_blocks_in_reused_memory_are_the_same(kernel):
         values = K_Z.values(A, buffers, no_underflow=False)
         torch.testing.assert_close(values, whole[start : start + 20])
         assert values is buffers[0]
+
+
+@pytest.mark.parametrize("kernel", ALL, ids=repr)
+def test_products_in_blocks_are_those_of_all_values(kernel, monkeypatch):
+    monkeypatch.setattr(base, "block_rows", lambda *_: 16)
+    K_Z, weights = kernel.against(Z), X[:7, :2].contiguous()
+    torch.testing.assert_close(K_Z.multiply(X, weights), K_Z(X) @ weights)
+    assert K_Z.multiply(X[:0], weights).shape == (0, 2)
 
 
 @pytest.mark.parametrize("kernel", ALL, ids=repr)

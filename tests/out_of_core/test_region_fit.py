@@ -206,6 +206,15 @@ def test_a_cell_of_copies_has_as_many_centres_as_a_mean_one(tmp_path):
     assert max(cell.centers for cell in model.report_) <= 2.7 * N / CELLS
 
 
+def test_centres_of_a_region_grow_with_the_root_of_the_rows_of_a_cell(table, tmp_path):
+    model = by_region(tmp_path / "c", max_model_size=40_000).fit(table)
+    sizes = np.array([(cell.rows, cell.centers) for cell in model.report_])
+    ends = np.cumsum(model.model_.regions.sizes.numpy())[:-1]
+    for n, m in (part.T for part in np.split(sizes, ends)):
+        root = np.sqrt(n * len(n) / n.sum())
+        np.testing.assert_allclose(m, root * np.mean(m / root), rtol=0, atol=1)
+
+
 def test_what_was_chosen_fits_the_same_model(fitted, table, tmp_path):
     params = fitted[1].chosen_.params | {"checkpoint": tmp_path / "c"}
     assert_same(fitted[1].model_, type(fitted[1])(**params).fit(table).model_)

@@ -12,13 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from parkrr.data.rows import ArraySource
 from parkrr.errors import CellError
-from parkrr.kernels import Gaussian, Laplacian, Linear
+from parkrr.kernels import Gaussian, Laplacian, Linear, Matern
 from parkrr.park.cells import CellTask, fit_cell
 from parkrr.runtime.engine import LocalEngine
 from parkrr.solvers.direct import Direct
 from parkrr.solvers.falkon import Falkon
 from parkrr.solvers.problem import LocalProblem
 from plain import plain
+from reference import kernel_matrix, stacked_ridge_regression
 
 
 def rows_of(n, d=3, seed=0, dtype=torch.float64):
@@ -79,6 +80,18 @@ def test_direct_weights_too_large_for_float32_predict_in_float64():
     fit = Direct().solve(LocalProblem(Gaussian(1.0), cell, X[:50], None, 3e-7))
     assert fit.dtype == torch.float64
     assert "falkon in float64" in fit.rescue
+
+
+@pytest.mark.parametrize("ridge", [1e-1, 1e-2])
+def test_where_float32_is_too_short_a_direct_solve_is_that_of_float64_rows(ridge):
+    kernel, X = Matern(3.0, 1.5), rows_of(3000, d=1, dtype=torch.float32)
+    cell = ArraySource(X, torch.sin(5 * X))
+    fit = Direct().solve(LocalProblem(kernel, cell, X[:50], None, ridge))
+    assert fit.rescue == "float64 statistics"
+    x, z = X.double().numpy(), X[:50].double().numpy()
+    K_nm, K_mm = kernel_matrix(kernel, x, z), kernel_matrix(kernel, z, z)
+    expected = K_nm @ stacked_ridge_regression(K_nm, K_mm, cell.Y.double().numpy(), ridge)
+    np.testing.assert_allclose(K_nm @ fit.weights.numpy(), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("penalty", [1e-10, 1e-12, 1e-14])

@@ -221,6 +221,21 @@ class KernelBlock(ABC):
         """Values at rows X (n, d), shape (n, m)."""
         return self.values_of(self.augment(X))
 
+    def multiply(self, X: Tensor, weights: Tensor) -> Tensor:
+        """Values at rows X (n, d) times weights (m, t), shape (n, t).
+
+        All blocks share their memory. Where each had its own, with a part of the result in between,
+        a slice of 2 million rows against 1,000 centres took 2 GB more.
+        """
+        rows = self.block_rows(len(X))
+        workspace, out = self.workspace(rows), weights.new_empty(len(X), weights.shape[1])
+        for start in range(0, len(X), rows):
+            A = self.augment(X[start : start + rows])
+            buffers = [buffer[: len(A)] for buffer in workspace]
+            K = self.values(A, buffers, self.no_underflow(self.radii(A, [0])[0]))
+            out[start : start + rows] = multiply(K, weights)
+        return out
+
     def argmin(self, X: Tensor) -> Tensor:
         """For distances: the number of the nearest fixed row of each row of X (n, d), shape (n,).
 

@@ -209,12 +209,26 @@ def fit_region(task: RegionTask) -> FittedRegion:
     if is_validation is not None:  # no code of a category depends on the targets of these
         marked = [int(is_validation[cell.index].sum()) for cell in cells]
         left_out = [min(pair) for pair in zip(left_out, marked, strict=True)]
-    every_row = settings.n_centers >= rows.n_rows
     n, seed = rows.total_weight, settings.seeds.cells
-    tasks = make_tasks(settings, cells, n, seed, left_out, every_row=every_row)
-    fitted = [fit_cell(limit_centers(each, settings)) for each in tasks]
+    if settings.n_centers >= rows.n_rows:
+        tasks = make_tasks(settings, cells, n, seed, left_out, every_row=True)
+        tasks = [limit_centers(task, settings) for task in tasks]
+    else:
+        counts = [root_share_centers(settings, cell.total_weight / n) for cell in cells]
+        tasks = make_tasks(settings, cells, n, seed, left_out, counts=counts)
+    fitted = [fit_cell(task) for task in tasks]
     margin = median_margin(settings.kernel, C, rows.block(slice(0, MARGIN_ROWS)).X)
     return FittedRegion(C, fitted, margin)
+
+
+def root_share_centers(settings: FitSettings, rho_q: float) -> int:
+    """Centres of a cell with this share of the rows of its region.
+
+    Between as many for each cell and m rho_q of section 5: a cell that is large because its rows
+    are dense needs few more, and a row costs the square of the centres of its cell.
+    """
+    mean = settings.n_centers / settings.n_cells
+    return math.ceil(mean * min(HEAVIEST, math.sqrt(rho_q * settings.n_cells)))
 
 
 def limit_centers(task: CellTask, settings: FitSettings) -> CellTask:

@@ -446,13 +446,15 @@ def make_tasks(
     groups: Sequence[Tensor] = (),
     every_row: bool = False,
     centers: Sequence[Tensor] = (),
+    counts: Sequence[int] = (),
 ) -> list[CellTask]:
     """A task for each cell of rows that have the total weight n.
 
     A cell has m_q = m rho_q centres (section 5) and the penalty lambda_q = lambda / rho_q
     (Theorem 4), so that its ridge lambda_q n_q is lambda n, the same for every cell. `left_out` are
     the rows at the end of each cell that get leave-one-out predictions, and `groups` marks which of
-    them are left out together. `centers` are those of each cell, if they are given.
+    them are left out together. `centers` are those of each cell, or `counts` their number, if they
+    are given.
 
     With `every_row` all rows are centres, whatever they weigh: a cell of protein, of whose rows
     some are copies and weigh more, had a centre less than rows, and took ten times as long.
@@ -463,6 +465,7 @@ def make_tasks(
     for q, cell in enumerate(cells):
         rho_q = cell.total_weight / n
         m_q = cell.n_rows if every_row else count_centers(settings, cell, rho_q)
+        m_q = min(cell.n_rows, counts[q]) if counts else m_q
         m_q = len(centers[q]) if centers else m_q
         lambda_q = settings.penalty / rho_q
         solver: Solver = Direct() if settings.solver == "direct" else settings.falkon

@@ -50,8 +50,10 @@ class Direct:
     """The exact Nystrom estimator from one pass over the rows of a cell.
 
     Where every row is a centre it is eq. (10), which needs no statistics. Statistics square the
-    condition number. Where that leaves no digit, conjugate gradient goes on in float64, which can
-    take 20 times as long, or with `iterate=False` a NotFiniteError is raised.
+    condition number. Where float32 leaves no digit, float64 may: 10^7 rows of rides took 20
+    core-microseconds a row in cells that way, and 29 by conjugate gradient. Where float64 leaves
+    none either, conjugate gradient goes on in float64, which can take 20 times as long, or with
+    `iterate=False` a NotFiniteError is raised.
     """
 
     iterate: bool = True
@@ -62,6 +64,10 @@ class Direct:
             return fit
         if not self.iterate:
             raise NotFiniteError("statistics leave no digit of the solution")
+        if problem.centers.dtype != torch.float64:
+            fit = solve_exactly(problem.to(torch.float64))
+            if fit is not None and not fit.rescue:  # jitter takes what conjugate gradient finds
+                return fit._replace(rescue="float64 statistics")
         from parkrr.solvers.falkon import Falkon  # noqa: PLC0415 - which imports this module
 
         fit = Falkon(max_iter=300, tol=1e-6).solve(problem.to(torch.float64))
