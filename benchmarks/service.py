@@ -29,7 +29,15 @@ from parkrr.kernels import Gaussian
 from recording import record
 
 FOLDER = Path(__file__).parent.parent / "examples" / "service"
-COMMAND = [sys.executable, "-m", "uvicorn", "--factory", "--app-dir", str(FOLDER), "app:service"]
+# uvicorn --fd takes any socket for a Unix one and leaves Nagle's algorithm on: a response whose
+# headers and body are two packets then waits 40 ms for the client's delayed acknowledgement.
+SERVE = """
+import socket, sys, uvicorn
+listening = socket.socket(fileno=int(sys.argv[1]))
+sys.path.insert(0, sys.argv[2])
+config = uvicorn.Config("app:service", factory=True, log_level="warning")
+uvicorn.Server(config).run(sockets=[listening])
+"""
 WELL_BEHAVED = {"well behaved": 50}
 PAUSE = 1.0  # seconds before each request of such a connection, on average
 MOST_REQUESTS = 10_000  # of one connection
@@ -238,10 +246,8 @@ def loaded(connections, seconds):
         fitted_model(path)
         own = {"PARKRR_MODEL": str(path), "PARKRR_MOST_BYTES": str(MOST_BYTES)}
         own["PARKRR_READ_SECONDS"] = str(READ_SECONDS)
-        options = ["--fd", str(place.fileno()), "--log-level", "warning"]
-        server = subprocess.Popen(
-            [*COMMAND, *options], env={**os.environ, **own}, pass_fds=[place.fileno()]
-        )
+        command = [sys.executable, "-c", SERVE, str(place.fileno()), str(FOLDER)]
+        server = subprocess.Popen(command, env={**os.environ, **own}, pass_fds=[place.fileno()])
         try:
             return asyncio.run(measured(server.pid, place.getsockname()[1], connections, seconds))
         finally:
