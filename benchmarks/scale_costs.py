@@ -3,8 +3,8 @@
     python benchmarks/scale_costs.py
 
 Sizes are those that the library plans for 9 numeric features and one target. Core-seconds are
-projected from the fits of 10^7 and 10^8 rows in benchmarks/results/learning_curve.json, which have
-two features: their difference is what rows take, and the rest is there however many there are.
+projected from the fits of 10^7 and 10^8 rides in benchmarks/results/learning_curve.json, which have
+nine features: their difference is what rows take, and the rest is there however many there are.
 Prices are the list prices named below; put your own there.
 """
 
@@ -27,7 +27,7 @@ NODES = (1, 10, 100)
 def measured():
     """Core-seconds of a row, and core-seconds of a fit besides, from two fits."""
     results = json.loads((RESULTS / "learning_curve.json").read_text())["results"]
-    few, many = (results[f"octaves, {n:,}"] for n in (10**7, 10**8))
+    few, many = (results[f"rides, {n:,}"] for n in (10**7, 10**8))
     row_seconds = (many["core_seconds"] - few["core_seconds"]) / (many["rows"] - few["rows"])
     return row_seconds, few["core_seconds"] - few["rows"] * row_seconds
 
