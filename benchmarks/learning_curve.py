@@ -10,9 +10,8 @@ Made-up data has two features and detail at every scale: twelve octaves of plane
 half the variance of the one before, plus noise of a tenth of the standard deviation. Its error is
 the root mean squared distance to the function without noise. So is that of the rides of scale.py,
 which have nine features. Real data (airline3m, taxi1m, houseelectric) has its RMSE over the
-standard deviation of the target. Every fit has defaults and a
-process of its own, whose memory, with that of its children, is sampled. Results are kept from run
-to run.
+standard deviation of the target. Every fit has defaults and a process of its own, whose memory,
+with that of its children, is sampled. Results are kept from run to run.
 """
 
 import os

@@ -464,9 +464,12 @@ def make_tasks(
     tasks = []
     for q, cell in enumerate(cells):
         rho_q = cell.total_weight / n
-        m_q = cell.n_rows if every_row else count_centers(settings, cell, rho_q)
-        m_q = min(cell.n_rows, counts[q]) if counts else m_q
-        m_q = len(centers[q]) if centers else m_q
+        if centers:
+            m_q = len(centers[q])
+        elif counts:
+            m_q = min(cell.n_rows, counts[q])
+        else:
+            m_q = cell.n_rows if every_row else count_centers(settings, cell, rho_q)
         lambda_q = settings.penalty / rho_q
         solver: Solver = Direct() if settings.solver == "direct" else settings.falkon
         why = "asked for"
