@@ -3,14 +3,25 @@
 import json
 import os
 import platform
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 
 
+def commit():
+    """The commit of the code; a + says that the package has been changed since."""
+    root = Path(__file__).parent
+
+    def git(*arguments):
+        return subprocess.check_output(["git", *arguments], cwd=root, text=True).strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "-s", "../src") else "")
+
+
 def machine():
-    """The processor, cores, memory and versions, as a dict."""
+    """The processor, cores, memory, versions and commit, as a dict."""
     cpuinfo = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     models = [line.split(":")[1].strip() for line in cpuinfo.splitlines() if "model name" in line]
     return {
@@ -19,6 +30,7 @@ def machine():
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
         "python": platform.python_version(),
         **{name: version(name) for name in ("parkrr", "torch", "numpy", "scikit-learn")},
+        "commit": commit(),
     }
 
 
