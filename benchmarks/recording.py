@@ -11,13 +11,13 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def commit():
-    """The commit of the code; a + says that the package has been changed since."""
-    root = Path(__file__).parent
+    """The last commit that changed the package; a + says that it has been changed since."""
 
     def git(*arguments):
-        return subprocess.check_output(["git", *arguments], cwd=root, text=True).strip()
+        command = ["git", *arguments, "--", "src"]
+        return subprocess.check_output(command, cwd=RESULTS.parents[1], text=True).strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "-s", "../src") else "")
+    return git("log", "-1", "--format=%h") + ("+" if git("status", "-s") else "")
 
 
 def machine():

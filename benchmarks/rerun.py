@@ -1,0 +1,126 @@
+"""Run again the benchmarks whose results are not of this version of the package.
+
+    python benchmarks/rerun.py --list         # the commit of each result
+    python benchmarks/rerun.py                # all that are not of this version, about seven hours
+    python benchmarks/rerun.py drift noise    # these, whatever their version
+
+Benchmarks run one after another, the shorter ones first. Results that a script keeps from run to
+run are dropped before, so that a file has those of one version. If a benchmark fails, its file is
+as it was, and its name is printed at the end. The next call goes on where one was interrupted.
+Libraries that docs/benchmarks.md names for each benchmark must be installed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+
+from recording import RESULTS, commit
+
+# The script and arguments that write a result, more than one separated by a semicolon. Without any
+# it is the script of the same name. FOLDER is a folder for rows and models of up to 20 GB.
+BENCHMARKS = {
+    "imports": "",
+    "hot_loop": "",
+    "drift": "",
+    "narrowing": "",
+    "sharing": "",
+    "flights": "",
+    "logistic": "",
+    "noise": "",
+    "prediction_speed": "",
+    "prediction_peers": "",
+    "rounding": "",
+    "explanation": "",
+    "export": "",
+    "wide": "",
+    "service": "",
+    "service_mixed": "service --load mixed",
+    "invariance": "",
+    "repeatability": "",
+    "losses": "",
+    "guarantees": "",
+    "balance": "",
+    "validation_rows": "",
+    "fuzz": "",
+    "paper_table_higgs51k": "paper_table --task higgs51k",
+    "fit_speed": "",
+    "error_against_time": "",
+    "tables": "",
+    "tables_folds": "tables --folds --tables titanic insurance german"
+    " --methods parkrr lightgbm-1000",
+    "scale": "scale --folder FOLDER; scale --folder FOLDER --rows 1e7 --engine ray",
+    "learning_curve": "learning_curve --folder FOLDER --rows 1e5 1e6 1e7 1e8;"
+    "learning_curve --folder FOLDER --data rides --rows 1e7 1e8;"
+    "learning_curve --folder FOLDER --data taxi1m --rows 100000 917148;"
+    "learning_curve --folder FOLDER --data taxi1m --rows 917148 --in-memory;"
+    "learning_curve --folder FOLDER --data houseelectric --rows 1e5 1e6 1639406;"
+    "learning_curve --folder FOLDER --data houseelectric --rows 1639406 --in-memory;"
+    "learning_curve --folder FOLDER --data airline3m --rows 1e5 1e6 1997887;"
+    "learning_curve --folder FOLDER --data airline3m --rows 1997887 --in-memory",
+    "scale_costs": "",
+    "large_model": "large_model --folder FOLDER",
+    "uncertainty": "",
+    "plan": "",
+    "peers": "",
+    "effort": "",
+    "autogluon_leaderboard": "",
+    "checkpoints": "",
+    "paper_table_taxi1m": "paper_table --task taxi1m",
+    "paper_table_airline3m": "paper_table --task airline3m",
+    "paper_table_airline3m-cls": "paper_table --task airline3m-cls",
+}
+
+
+def commit_of(name):
+    """The commit that a result is of; "none" if it does not say, or if there is none."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return "none"
+    return json.loads(path.read_text())["machine"].get("commit", "none")
+
+
+def run(name):
+    """Run one benchmark without its earlier results; return whether it ended well."""
+    path = RESULTS / f"{name}.json"
+    earlier = path.read_text() if path.exists() else None
+    path.unlink(missing_ok=True)
+    print(f"== {name}", flush=True)
+    start = time.perf_counter()
+    ended = False
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for line in (BENCHMARKS[name] or name).split(";"):
+                script, *arguments = line.replace("FOLDER", folder).split()
+                subprocess.check_call([sys.executable, f"{RESULTS.parent / script}.py", *arguments])
+        ended = True
+    except subprocess.CalledProcessError as error:
+        print(error)
+    finally:
+        if earlier is not None and not ended:
+            path.write_text(earlier)
+    print(f"== {name}: {time.perf_counter() - start:.0f} s", flush=True)
+    return ended
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of results")
+    parser.add_argument("--list", action="store_true", help="show commits and run nothing")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(BENCHMARKS):
+        parser.error(f"no such results: {', '.join(sorted(unknown))}. --list shows all names.")
+    if given.list:
+        for name in BENCHMARKS:
+            print(f"{commit_of(name):10s}{name}")
+        return
+    names = given.names or [name for name in BENCHMARKS if commit_of(name) != commit()]
+    failed = [name for name in names if not run(name)]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Every result can be made again, and is in the list of docs/benchmarks.md."""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECORDED = sorted(path.stem for path in (ROOT / "benchmarks/results").glob("*.json"))
+
+
+@pytest.fixture
+def rerun(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    yield import_module("rerun")
+    del sys.modules["rerun"], sys.modules["recording"]
+
+
+def test_every_result_has_a_command_that_makes_it_again(rerun):
+    assert sorted(rerun.BENCHMARKS) == RECORDED
+
+
+def test_every_command_names_a_script_of_the_benchmarks(rerun):
+    lines = [line for name, own in rerun.BENCHMARKS.items() for line in (own or name).split(";")]
+    scripts = {line.split()[0] for line in lines}
+    assert [name for name in scripts if not (ROOT / f"benchmarks/{name}.py").exists()] == []
+
+
+def test_every_result_is_in_the_list_of_benchmarks():
+    text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    table = "".join(re.findall(r"^\|.*$", text, re.MULTILINE))
+    assert [name for name in RECORDED if f"results/{name}.md" not in table] == []
