@@ -1,28 +1,19 @@
 """Every result can be made again, and is in the list of docs/benchmarks.md."""
 
 import re
-import sys
-from importlib import import_module
 from pathlib import Path
 
-import pytest
+import rerun
 
 ROOT = Path(__file__).parents[2]
 RECORDED = sorted(path.stem for path in (ROOT / "benchmarks/results").glob("*.json"))
 
 
-@pytest.fixture
-def rerun(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    yield import_module("rerun")
-    del sys.modules["rerun"], sys.modules["recording"]
-
-
-def test_every_result_has_a_command_that_makes_it_again(rerun):
+def test_every_result_has_a_command_that_makes_it_again():
     assert sorted(rerun.BENCHMARKS) == RECORDED
 
 
-def test_every_command_names_a_script_of_the_benchmarks(rerun):
+def test_every_command_names_a_script_of_the_benchmarks():
     lines = [line for name, own in rerun.BENCHMARKS.items() for line in (own or name).split(";")]
     scripts = {line.split()[0] for line in lines}
     assert [name for name in scripts if not (ROOT / f"benchmarks/{name}.py").exists()] == []
