@@ -2,6 +2,7 @@
 
     python benchmarks/rerun.py --list         # the commit of each result
     python benchmarks/rerun.py                # all that are not of this version, about seven hours
+    python benchmarks/rerun.py --since v0.1.0 # all that are of a commit before this one
     python benchmarks/rerun.py drift noise    # these, whatever their version
 
 Benchmarks run one after another, the shorter ones first. Results that a script keeps from run to
@@ -82,6 +83,13 @@ def commit_of(name):
     return json.loads(path.read_text())["machine"].get("commit", "none")
 
 
+def is_current(name, since):
+    """Whether the result is of that commit or a later one."""
+    of = commit_of(name).rstrip("+")
+    command = ["git", "merge-base", "--is-ancestor", since, of]
+    return of != "none" and subprocess.call(command, cwd=RESULTS) == 0
+
+
 def run(name):
     """Run one benchmark without its earlier results; return whether it ended well."""
     path = RESULTS / f"{name}.json"
@@ -109,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of results")
     parser.add_argument("--list", action="store_true", help="show commits and run nothing")
+    parser.add_argument("--since", default=commit().rstrip("+"), help="results of this are current")
     given = parser.parse_args()
     if unknown := set(given.names) - set(BENCHMARKS):
         parser.error(f"no such results: {', '.join(sorted(unknown))}. --list shows all names.")
@@ -116,7 +125,7 @@ def main():
         for name in BENCHMARKS:
             print(f"{commit_of(name):10s}{name}")
         return
-    names = given.names or [name for name in BENCHMARKS if commit_of(name) != commit()]
+    names = given.names or [name for name in BENCHMARKS if not is_current(name, given.since)]
     failed = [name for name in names if not run(name)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

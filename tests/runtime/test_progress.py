@@ -1,6 +1,7 @@
 """Lines of progress, events of choosing, and what ends it before its end."""
 
 import logging
+import re
 import math
 import signal
 
@@ -26,6 +27,18 @@ def test_progress_outside_of_a_terminal_is_one_line_in_the_log(caplog):
         tick(20)
     [record] = caplog.records
     assert record.getMessage().startswith("fitting cells: 30 rows in ")
+
+
+def test_large_numbers_in_the_log_have_separators(caplog):
+    with (
+        caplog.at_level(logging.INFO, "parkrr"),
+        progress("fitting cells", total=12_000, unit="rows", shown=True) as tick,
+    ):
+        tick(12_000)
+    [record] = caplog.records
+    assert re.match(
+        r"fitting cells: 12,000 rows in 0.0 s, [\d,]{7,} a second$", record.getMessage()
+    )
 
 
 @pytest.mark.parametrize(("total", "shown"), [(30, False), (0, True)])

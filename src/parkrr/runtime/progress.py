@@ -233,13 +233,16 @@ def progress(label: str, total: int, unit: str, shown: bool) -> Iterator[Tick]:
             bar.update(amount)
             if shown and not live and time.perf_counter() - logged >= LOG_SECONDS:
                 logged = time.perf_counter()
-                log.info("%s: %s of %s %s in %.0f s", label, done, total, unit, logged - start)
+                so_far = f"{done:,} of {total:,} {unit}"
+                log.info("%s: %s in %.0f s", label, so_far, logged - start)
 
         with moving(bar, live):
             yield tick
     if shown and not live:
         seconds = max(1e-9, time.perf_counter() - start)
-        log.info("%s: %s %s in %.1f s, %.3g a second", label, done, unit, seconds, done / seconds)
+        rate = done / seconds
+        each = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+        log.info("%s: %s %s in %.1f s, %s a second", label, f"{done:,}", unit, seconds, each)
 
 
 def is_live() -> bool:
