@@ -55,7 +55,7 @@ def by_hand(train, test):
         [
             ("numbers", StandardScaler(), [*numbers, "seconds"]),
             ("few", OneHotEncoder(handle_unknown="ignore", min_frequency=10), FEW),
-            ("many", TargetEncoder(random_state=0), MANY),
+            ("many", TargetEncoder(target_type="continuous", random_state=0), MANY),
         ],
         sparse_threshold=0,
     )
