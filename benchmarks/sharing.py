@@ -28,7 +28,8 @@ def write(path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, FEATURES))
     settings = {"kernel": Gaussian(), "metric": "standard", "penalty": 1e-3, "blend": 1}
-    model = ParKRegressor(**settings, coarse=0, n_cells=1, random_state=0).fit(X, X[:, 0])
+    settings |= {"coarse": 0, "n_cells": 1, "extrapolation": "free", "random_state": 0}
+    model = ParKRegressor(**settings).fit(X, X[:, 0])
     centroids = torch.from_numpy(rng.normal(size=(CELLS, FEATURES))).float()
     centers = [c + 0.1 * torch.randn(CENTERS, FEATURES) for c in centroids]
     weights = [torch.randn(CENTERS, 1, dtype=torch.float64) for _ in centroids]
