@@ -29,6 +29,7 @@ from parkrr.park.algorithm import (
     FitSettings,
     divide_rows,
     fit_cells,
+    join_cells,
     make_tasks,
     place_centroids,
     prepare_rows,
@@ -174,12 +175,7 @@ def park(rows, how):
     C, cells = divide_rows(how, rows, C)
     placed = time.perf_counter()
     fitted = fit_cells(how, make_tasks(how, cells, rows.n_rows, how.seeds.cells))
-    model = replace(
-        model,
-        centroids=C,
-        centers=[cell.centers for cell in fitted],
-        weights=[cell.weights * scale for cell in fitted],
-    )
+    model = join_cells(replace(model, centroids=C), fitted, scale)
     report = [cell.report for cell in fitted]
     return model, placed - start, time.perf_counter() - placed, report
 

@@ -100,13 +100,8 @@ def write(results):
         digests = {each["digest"] for each in cases.values()}
         seconds = " / ".join("-" if each is None else f"{each['seconds']:.0f}" for each in shown)
         score = next(iter(cases.values()))["score"]
-        rows.append([name, f"{score:.4f}", seconds, f"{len(digests)} of {len(cases)}"])
-    header = [
-        "data",
-        "R2 or accuracy",
-        f"seconds ({', '.join(CASES)})",
-        "distinct models of so many fits",
-    ]
+        rows.append([name, f"{score:.4f}", seconds, f"{len(digests)} ({len(cases)} fits)"])
+    header = ["data", "R2 or accuracy", f"seconds ({', '.join(CASES)})", "distinct models"]
     record("repeatability", results, "The same seed in four circumstances", header, rows)
 
 

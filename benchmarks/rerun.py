@@ -6,9 +6,10 @@
     python benchmarks/rerun.py drift noise    # these, whatever their version
 
 Benchmarks run one after another, the shorter ones first. Results that a script keeps from run to
-run are dropped before, so that a file has those of one version. If a benchmark fails, its file is
-as it was, and its name is printed at the end. The next call goes on where one was interrupted.
-Libraries that docs/benchmarks.md names for each benchmark must be installed.
+run are dropped before, so that a file has those of one version. If a benchmark fails, its table and
+data are as they were, and its name is printed at the end. After an interrupt the next call begins
+with the benchmark that was interrupted. Libraries that docs/benchmarks.md names for each must be
+installed.
 """
 
 import argparse
@@ -90,27 +91,28 @@ def is_current(name, since):
     return of != "none" and subprocess.call(command, cwd=RESULTS) == 0
 
 
+def commands(name):
+    """The scripts that write a result, each with its arguments."""
+    return [line.split() for line in (BENCHMARKS[name] or name).split(";")]
+
+
 def run(name):
-    """Run one benchmark without its earlier results; return whether it ended well."""
-    path = RESULTS / f"{name}.json"
-    earlier = path.read_text() if path.exists() else None
-    path.unlink(missing_ok=True)
+    """Run one benchmark without its earlier results, which a failure or an interrupt puts back."""
+    data, table = (RESULTS / f"{name}.{ending}" for ending in ("json", "md"))
+    earlier = {path: path.read_text() for path in (data, table) if path.exists()}
+    data.unlink(missing_ok=True)
     print(f"== {name}", flush=True)
     start = time.perf_counter()
-    ended = False
     try:
         with tempfile.TemporaryDirectory() as folder:
-            for line in (BENCHMARKS[name] or name).split(";"):
-                script, *arguments = line.replace("FOLDER", folder).split()
-                subprocess.check_call([sys.executable, f"{RESULTS.parent / script}.py", *arguments])
-        ended = True
-    except subprocess.CalledProcessError as error:
-        print(error)
-    finally:
-        if earlier is not None and not ended:
-            path.write_text(earlier)
+            for script, *arguments in commands(name):
+                given = [folder if one == "FOLDER" else one for one in arguments]
+                subprocess.check_call([sys.executable, f"{RESULTS.parent / script}.py", *given])
+    except BaseException:
+        for path, text in earlier.items():
+            path.write_text(text)
+        raise
     print(f"== {name}: {time.perf_counter() - start:.0f} s", flush=True)
-    return ended
 
 
 def main():
@@ -126,7 +128,13 @@ def main():
             print(f"{commit_of(name):10s}{name}")
         return
     names = given.names or [name for name in BENCHMARKS if not is_current(name, given.since)]
-    failed = [name for name in names if not run(name)]
+    failed = []
+    for name in names:
+        try:
+            run(name)
+        except subprocess.CalledProcessError as error:
+            print(error, flush=True)
+            failed.append(name)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -529,15 +529,20 @@ def fit_cells(settings: FitSettings, tasks: list[CellTask]) -> list[CellResult]:
     )
 
 
-def collect(
-    model: Model, cells: Sequence[CellResult], scale: float, seconds: tuple[float, float]
-) -> FitResult:
+def join_cells(model: Model, cells: Sequence[CellResult], scale: float) -> Model:
     """Line 11: the estimators of all cells as one model, eq. (14), in the units of the target."""
-    model = replace(
+    return replace(
         model,
         centers=[cell.centers for cell in cells],
         weights=[(cell.weights * scale).contiguous() for cell in cells],
     )
+
+
+def collect(
+    model: Model, cells: Sequence[CellResult], scale: float, seconds: tuple[float, float]
+) -> FitResult:
+    """The model of all cells, their report and their leave-one-out rows."""
+    model = join_cells(model, cells, scale)
     report = [cell.report for cell in cells]
     influence = None
     if any(cell.influence is not None for cell in cells):

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
+from parkrr.runtime.formatting import show_number
+
 log = logging.getLogger("parkrr")
 Tick = Callable[[int], None]
 FEW_STEPS = 10  # of very different lengths, whose speed does not tell the time left
@@ -240,9 +242,8 @@ def progress(label: str, total: int, unit: str, shown: bool) -> Iterator[Tick]:
             yield tick
     if shown and not live:
         seconds = max(1e-9, time.perf_counter() - start)
-        rate = done / seconds
-        each = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-        log.info("%s: %s %s in %.1f s, %s a second", label, f"{done:,}", unit, seconds, each)
+        rate = show_number(done / seconds)
+        log.info("%s: %s %s in %.1f s, %s a second", label, f"{done:,}", unit, seconds, rate)
 
 
 def is_live() -> bool:
