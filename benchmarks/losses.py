@@ -70,7 +70,7 @@ def delays(_):
     hours = late.groupby([flights[name] for name in key]).agg(["sum", "size"]).reset_index()
     hours = hours.merge(weather, on=key)
     dates = pd.to_datetime({"year": 2013, "month": hours["month"], "day": hours["day"]})
-    hours = hours.assign(weekday=dates.dt.weekday, origin=hours["origin"].astype("category"))
+    hours = hours.assign(weekday=dates.dt.day_of_week, origin=hours["origin"].astype("category"))
     return hours.drop(columns=["sum", "size"]), hours["sum"].to_numpy(), hours["size"].to_numpy()
 
 
