@@ -32,7 +32,7 @@ def write_report(folder):
 
 
 def write_frames(folder, documents):
-    """A page with a frame as wide as a desktop and one as wide as a phone for each document."""
+    """An HTML document with each document in a frame of a desktop and in one of a phone."""
     frames = [
         f'<iframe src="{document}" style="width:{width}px;height:{HEIGHT}px;border:0;'
         f'margin-right:{GAP}px"></iframe>'
@@ -44,7 +44,7 @@ def write_frames(folder, documents):
 
 
 def photograph(folder, scheme, width):
-    """The page of frames as an image."""
+    """The document of frames as an image."""
     path = folder / f"{scheme}.png"
     command = [
         "chromium",
