@@ -235,13 +235,14 @@ def main():
             if importlib.util.find_spec(METHODS[method][1]):
                 results.setdefault(table, {})[method] = run(table, method)
                 print(table, method, results[table][method], flush=True)
+        write(results)  # after every table, for the next may be interrupted
+
+
+def write(results):
+    """The table, the counts and the picture of what there is."""
     shown = [name for name in METHODS if any(name in cases for cases in results.values())]
-
-    def cell(case):
-        return f"{case['error']:.4f} ({case['seconds']:.0f} s)" if "error" in case else "-"
-
     rows = [
-        [table, *(cell(results[table].get(name, {})) for name in shown)]
+        [table, *(describe(results[table].get(name, {})) for name in shown)]
         for table in TABLES
         if table in results
     ]
@@ -249,6 +250,13 @@ def main():
     record("tables", results, "Tables with text and missing values", ["table", *shown], rows, notes)
     drawn = {"parkrr": "parkrr", "lightgbm-1000": "LightGBM, 1,000 trees", "catboost": "CatBoost"}
     draw_dumbbells(results, drawn, "lightgbm-1000", RESULTS / "tables.png", "seconds")
+
+
+def describe(case):
+    """Error and seconds of a method on a table, or why there are none."""
+    if "error" in case:
+        return f"{case['error']:.4f} ({case['seconds']:.0f} s)"
+    return case.get("failed", "-")
 
 
 if __name__ == "__main__":
