@@ -8,13 +8,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+# Parts of the package that change no result: its version, and what people see.
+SHOWN = ("__init__.py", "cli", "plots", "report", "runtime/formatting.py")
 
 
 def commit():
-    """The last commit that changed the package; a + says that it has been changed since."""
+    """The last commit that changed what results depend on; a + says that it has changed since."""
+    places = ["src", *(f":(exclude)src/parkrr/{place}" for place in SHOWN)]
 
     def git(*arguments):
-        command = ["git", *arguments, "--", "src"]
+        command = ["git", *arguments, "--", *places]
         return subprocess.check_output(command, cwd=RESULTS.parents[1], text=True).strip()
 
     return git("log", "-1", "--format=%h") + ("+" if git("status", "-s") else "")

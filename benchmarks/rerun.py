@@ -1,5 +1,7 @@
 """Run again the benchmarks whose results are not of this version of the package.
 
+A version is a commit that changed what results depend on (recording.py).
+
     python benchmarks/rerun.py --list         # the commit of each result
     python benchmarks/rerun.py                # all that are not of this version, about seven hours
     python benchmarks/rerun.py --since v0.1.0 # all that are of a commit before this one
@@ -71,8 +73,8 @@ BENCHMARKS = {
     "autogluon_leaderboard": "",
     "checkpoints": "",
     "paper_table_taxi1m": "paper_table --task taxi1m",
-    "paper_table_airline3m": "paper_table --task airline3m",
-    "paper_table_airline3m-cls": "paper_table --task airline3m-cls",
+    "paper_table_airline3m": "paper_table --task airline3m --trials 3",
+    "paper_table_airline3m-cls": "paper_table --task airline3m-cls --trials 3",
 }
 
 

@@ -40,7 +40,7 @@ __all__ = [
     "scan_csv",
     "scan_parquet",
 ]
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 # The folder that each public name comes from; docs/api lists the same names.
 PUBLIC = {

@@ -61,3 +61,12 @@ def test_one_action_has_one_digest():
     text = "".join(path.read_text() for path in (ROOT / ".github/workflows").iterdir())
     pins = set(re.findall(r"uses: ([\w/-]+)@(\w+)", text))
     assert len(pins) == len({name for name, _ in pins})
+
+
+def test_every_link_of_the_readme_is_absolute_on_pypi():
+    metadata = pytest.importorskip("hatchling.metadata.core")
+    manager = pytest.importorskip("hatchling.plugin.manager").PluginManager()
+    readme = metadata.ProjectMetadata(str(ROOT), manager).core.readme
+    places = re.findall(r'(?:\]\(|src=")([^)"]+)', readme)
+    assert len(places) == len(re.findall(r'(?:\]\(|src=")', (ROOT / "README.md").read_text()))
+    assert [place for place in places if not place.startswith("https://")] == []

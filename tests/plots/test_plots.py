@@ -160,9 +160,17 @@ def test_a_line_marks_the_value_chosen_and_a_star_the_least_error(chooser, again
 def test_one_step_of_tuning_is_drawn_at_a_time(chooser, ax):
     first = tuning_errors(chooser, "penalty")[0]["step"]
     plots.plot_tuning(chooser, step=first, ax=ax)
-    assert f"({first})" in ax.get_title().replace("\n", " ")
+    assert ax.get_title().replace("\n", " ").endswith(f", {first}")
     with pytest.raises(ParameterError, match="step must be one of"):
         plots.plot_tuning(chooser, step="none such", ax=ax)
+
+
+def test_the_step_of_tuning_that_is_drawn_is_the_one_that_ended_the_search(ax):
+    searched = ParKRegressor(effort="fast", random_state=0).fit(*waves(600, 0))
+    plots.plot_tuning(searched, ax=ax)
+    last = tuning_errors(searched, "penalty")[-1]
+    assert last["value"] == searched.chosen_.params["penalty"]
+    assert ax.get_title().replace("\n", " ").endswith(", comparison on cells")
 
 
 def test_a_model_with_nothing_to_choose_has_no_plot_of_it(model, ax):
@@ -244,6 +252,13 @@ def test_residuals_of_the_fit_are_those_of_leave_one_out_rows(model, ax):
     dots = plots.plot_residuals(model, ax=ax).collections[0].get_offsets()
     rows = model.validation_rows_
     np.testing.assert_allclose(np.sort(dots[:, 1]), np.sort(rows["truth"] - rows["predicted"]))
+
+
+def test_residuals_of_few_rows_have_no_line_of_medians(model, ax):
+    X, y = frame(49, 1)
+    plots.plot_residuals(model, X, y, ax=ax)
+    assert [line.get_label() for line in ax.lines if line.get_label() == "median"] == []
+    assert ax.get_legend() is None
 
 
 def test_a_classifier_has_no_residuals(classifier):

@@ -99,11 +99,11 @@ def test_a_constant_target_has_no_r2(n):
     assert score(rows)["r2"] is None
 
 
-def test_cells_that_did_not_converge_or_were_rescued_are_named():
+def test_cells_that_did_not_converge_or_needed_a_fallback_are_named():
     stuck = cell(1, residual=0.3, converged=False, rescue="jitter")
     lines = find_warnings([cell(0), stuck])
     assert lines[0].startswith("1 of 2 cells stopped before they converged (worst residual 3.0e-01")
-    assert "rescue in 1 of 2 cells" in lines[1]
+    assert "fallback was needed in 1 of 2 cells" in lines[1]
     assert "cells 1 (jitter)" in lines[1]
     assert find_warnings([cell(0)]) == []
 

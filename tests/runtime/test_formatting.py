@@ -2,7 +2,7 @@
 
 import pytest
 
-from parkrr.runtime import describe_bytes, describe_count, describe_seconds
+from parkrr.runtime import describe_bytes, describe_count, describe_seconds, show_number
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,11 @@ def test_a_count_has_its_noun():
     assert describe_count(1, "cell") == "1 cell"
     assert describe_count(1200, "cell") == "1,200 cells"
     assert describe_count(2, "pass", "passes") == "2 passes"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0003, "1.000"), (1.0, "1"), (0.5, "0.5"), (5170.4, "5,170"), (9999.99, "10,000")],
+)
+def test_zeros_at_the_end_of_a_number_show_that_it_was_rounded(value, text):
+    assert show_number(value) == text

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 POINTS = 2000  # of a scatter plot: more hide each other and make a report heavy
 ENOUGH = 10  # rows, for the error of a cell to mean something
 BINS = 10  # of a reliability curve
+MEDIAN_ROWS = 25  # for each median of residuals
 NO_ROWS = "The fit has no leave-one-out rows, so no error is known"
 
 
@@ -225,7 +226,8 @@ def plot_tuning(
     """Validation error of the kernels compared, against their "penalty" or "lengthscale".
 
     Of one step of the search, since steps use different rows and baselines. A line marks the value
-    of the fitted model, which may be none of those compared: later steps refine the best.
+    of the fitted model. It need not have the least error: weights of features are preferred to a
+    metric that is better by no more than chance.
 
     Parameters
     ----------
@@ -234,7 +236,7 @@ def plot_tuning(
     against : {'penalty', 'lengthscale'}, default='penalty'
         What to draw the validation error against.
     step : str, default=None
-        A step of `chosen_.tried` that compared kernels. None is the last one.
+        A step of `chosen_.tried` that compared kernels. None is the one that ended the search.
     ax : matplotlib.axes.Axes, default=None
         Where to draw. None makes a new figure.
 
@@ -258,7 +260,7 @@ def plot_tuning(
             new_axes(ax), f"Nothing was compared: the {against} was given, or there is none"
         )
     steps = list(dict.fromkeys(one["step"] for one in tried))
-    step = steps[-1] if step is None else check_one_of("step", step, steps)
+    step = tried[-1]["step"] if step is None else check_one_of("step", step, steps)
     ax, tried = new_axes(ax), [one for one in tried if one["step"] == step]
     for colour, family in zip(PALETTE, sorted({one["family"] for one in tried}), strict=False):
         own = [(one["value"], one["ratio"]) for one in tried if one["family"] == family]
@@ -276,7 +278,7 @@ def plot_tuning(
         ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}")
     ax.set_yscale("log" if max(one["ratio"] for one in tried) > 5 else "linear")
     legend_below(ax)
-    title = f"{against.capitalize()} {chosen:.2g} chosen; {len(tried)} compared ({step})"
+    title = f"{against.capitalize()} {chosen:.2g} chosen of {len(tried)}, {step}"
     return finish(ax, title, against, "squared error / least")
 
 
@@ -444,10 +446,11 @@ def plot_residuals(
     residual = rows["truth"] - x
     ax.scatter(x, residual, 7, BLUE, alpha=0.5, linewidths=0)
     ax.axhline(0, color=ink(ax), linewidth=0.8)
-    parts = np.array_split(np.argsort(x), np.clip(len(x) // 50, 1, 20))
-    medians = [(np.median(x[part]), np.median(residual[part])) for part in parts]
-    ax.plot(*zip(*medians, strict=True), color=RED, linewidth=2, label="median")
-    ax.legend(frameon=False)
+    if len(x) >= 2 * MEDIAN_ROWS:  # one median makes no line
+        parts = np.array_split(np.argsort(x), min(len(x) // MEDIAN_ROWS, 20))
+        medians = [(np.median(x[part]), np.median(residual[part])) for part in parts]
+        ax.plot(*zip(*medians, strict=True), color=RED, linewidth=2, label="median")
+        ax.legend(frameon=False)
     ax.set(xlim=limits(x), ylim=limits(residual))
     separate_thousands(ax)
     half = float(np.median(np.abs(residual)))

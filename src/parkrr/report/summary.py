@@ -128,7 +128,7 @@ def find_warnings(report: list[CellReport]) -> list[str]:
     rescued = [f"{cell.cell} ({cell.rescue})" for cell in report if cell.rescue]
     if rescued:
         warnings.append(
-            f"The numerics needed a rescue in {len(rescued)} of {cells}, as with equal "
+            f"A numerical fallback was needed in {len(rescued)} of {cells}, as with equal "
             f"rows or a penalty near zero: cells {', '.join(rescued[:5])}."
         )
     rows = np.array([cell.rows for cell in report])

@@ -33,8 +33,14 @@ def describe_seconds(seconds: float) -> str:
 
 
 def show_number(value: float) -> str:
-    """A number with four digits, or whole with thousands separators."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
+    """A number with four digits, or whole with thousands separators.
+
+    Zeros at the end show that it was rounded: 1.0003 is 1.000, and 1 is 1.
+    """
+    rounded = float(f"{value:.4g}")
+    if 1e4 <= abs(rounded) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,.4g}" if rounded == value else f"{value:#,.4g}".rstrip(".")
 
 
 def shorten_numbers(text: str) -> str:
