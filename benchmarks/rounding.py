@@ -22,11 +22,7 @@ from real_data import folder
 from recording import RESULTS, record
 
 TEST_ROWS = 20_000
-NOTES = (
-    "The spread of the target is 0.97. Seconds were taken beside other work on the machine.",
-    "Without a bound the default fit has penalty 5e-14 and the same error. The last fit used to "
-    "end with a CellError, because rounding left no solution.",
-)
+NOTES = ("The spread of the target is 0.97. Seconds were taken beside other work on the machine.",)
 GIVEN = {"metric": "standard", "blend": 1, "coarse": 0}
 CASES = {  # rows, and settings
     "default": (200_000, {}),

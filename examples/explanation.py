@@ -64,7 +64,8 @@ print(
     f"{apart.interaction:.3f} of their joint effects"
 )
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-plots.plot_explanation(model, row, ax=left)
-plots.plot_partial_dependence(model, "distance", flats[2500:], ax=right)
+figure, axes = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
+plots.plot_explanation(model, row, ax=axes[0])
+plots.plot_partial_dependence(model, "distance", flats[2500:], individual=True, ax=axes[1])
+plots.plot_interaction(model, ("size", "district"), flats[2500:], ax=axes[2])
 plt.show()

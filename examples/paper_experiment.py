@@ -39,7 +39,7 @@ print(f"16 cells are faster than one: {seconds[-1] < seconds[0]}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for ax, values, name in ((left, seconds, "seconds to fit"), (right, errors, "error")):
     ax.plot(cells, values, "o-")
-    ax.set(xscale="log", xlabel="cells", ylabel=name, ylim=(0, None))
+    ax.set(xscale="log", xlabel="cells", ylabel=name, ylim=(0, 1.1 * max(values)))
     ax.set_xticks(cells, cells)
     ax.minorticks_off()
 plt.show()

@@ -12,7 +12,7 @@ from parkrr import ParKRegressor, plots
 
 X, y = load_diabetes(as_frame=True, return_X_y=True, scaled=False)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-model = ParKRegressor(effort="fast", random_state=0).fit(X_train, y_train)
+model = ParKRegressor(random_state=0).fit(X_train, y_train)
 print(model.chosen_)
 print(f"test R2 {model.score(X_test, y_test):.3f}")
 

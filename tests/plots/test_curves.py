@@ -41,6 +41,12 @@ def test_validation_rows_decide_if_there_are_any():
     np.testing.assert_array_equal(lines(ax)["validation"], VALIDATION)
 
 
+def test_validation_errors_below_all_training_errors_are_inside_of_the_plot():
+    below = np.array([0.004, 0.05, 0.9])  # of rows without noise
+    ax = plot_penalty_path(PenaltyPath(PENALTIES, LEFT_OUT, TRAINING, below, DIMENSION))
+    assert ax.get_ylim()[0] < 0.004
+
+
 @pytest.mark.parametrize("validation", [None, np.array([1.0, 0.5, 0.301, 0.3])])
 def test_the_title_names_the_iteration_from_which_errors_stay(validation):
     training = np.array([1.0, 0.5, 0.301, 0.3])

@@ -220,6 +220,17 @@ def test_leave_one_out_rows_are_drawn_when_none_are_given(model, ax):
     np.testing.assert_allclose(np.sort(drawn, 0), np.sort(wanted, 0))
 
 
+def test_the_band_of_intervals_reaches_from_the_least_to_the_largest_prediction(model, ax):
+    X, y = frame(300, 1)
+    band = plots.plot_predictions(model, X, y, ax=ax).collections[0].get_paths()[0].vertices
+    predicted = model.predict(X)
+    np.testing.assert_allclose(band[:, 0].min(), predicted.min())
+    np.testing.assert_allclose(band[:, 0].max(), predicted.max())
+    lower, upper = model.predict_interval(X)
+    widths = [np.ptp(band[band[:, 0] == x, 1]) for x in (predicted.min(), predicted.max())]
+    assert (upper - lower).min() < min(widths) <= max(widths) < (upper - lower).max()
+
+
 def test_their_intervals_have_one_coverage(model, ax):
     with pytest.raises(ParameterError, match=r"must be 0\.9, got 0\.5; give X and y"):
         plots.plot_predictions(model, coverage=0.5, ax=ax)

@@ -48,7 +48,8 @@ def plot_penalty_path(path: PenaltyPath, *, ax: "Axes | None" = None) -> "Axes":
     best = int(errors.argmin())
     ax.axvline(path.penalties[best], color=ink(ax), linestyle=":", linewidth=1)
     # Training errors next to zero penalty would squeeze all others into a line.
-    ax.set_ylim(bottom=max(0.9 * float(path.training.min()), float(errors[best]) / 5))
+    least = min(float(path.training.min()), float(errors[best]))
+    ax.set_ylim(bottom=max(0.9 * least, float(errors[best]) / 5))
     ax.legend(frameon=False)
     title = (
         f"The least {name} error is {errors[best]:.3g}, at penalty {path.best:.1e} with "

@@ -85,6 +85,7 @@ def plot_cell_sizes(model: FittedEstimator, *, ax: "Axes | None" = None) -> "Axe
     mean = cells.rows / cells.cells
     ax.axhline(mean, color=RED, linestyle="--", label=f"mean, {mean:,.0f} rows")
     ax.set(xlim=(0, len(rows)), ylim=(0, 1.08 * cells.largest))
+    ax.locator_params("x", integer=True)
     separate_thousands(ax)
     ax.legend(frameon=False)
     title = f"The largest of {cells.cells:,} cells has {cells.ratio:.1f} times the mean"
@@ -378,11 +379,16 @@ def plot_predictions(
     title = f"{len(x):,} rows, root mean squared error {show_number(rmse)}"
     if "lower" in rows:
         inside = (truth >= rows["lower"]) & (truth <= rows["upper"])
-        # Medians of rows with similar predictions.
+        # Median distances of the ends in rows with similar predictions; those of the first and last
+        # part hold up to the least and the largest prediction.
         parts = np.array_split(np.argsort(x), np.clip(len(x) // 20, 2, 40))
-        ends = ("predicted", "lower", "upper")
-        mean, lower, upper = ([np.median(rows[k][part]) for part in parts] for k in ends)
-        ax.fill_between(mean, lower, upper, color=GREY, alpha=0.3, lw=0, label="typical interval")
+        place = np.array([x.min(), *(np.median(x[part]) for part in parts), x.max()])
+        below, above = (
+            np.pad([np.median(rows[end][part] - x[part]) for part in parts], 1, mode="edge")
+            for end in ("lower", "upper")
+        )
+        ends = place + below, place + above
+        ax.fill_between(place, *ends, color=GREY, alpha=0.3, lw=0, label="typical interval")
         title = f"{coverage:.0%} intervals hold {inside.mean():.1%} of {len(x):,} rows"
     ax.scatter(x[inside], truth[inside], 7, BLUE, alpha=0.6, linewidths=0)
     if not inside.all():
