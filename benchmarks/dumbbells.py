@@ -3,15 +3,12 @@
 import numpy as np
 
 # Colours that people with any colour vision can tell apart (Okabe and Ito), and markers besides.
-LOOKS = [
-    ("#0072b2", "o"),
-    ("#e69f00", "s"),
-    ("#d55e00", "D"),
-    ("#009e73", "^"),
-    ("#cc79a7", "v"),
-    ("#56b4e9", "P"),
-    ("#7a6a53", "X"),
-]
+LOOKS = {
+    "parkrr": ("#0072b2", "o"),
+    "LightGBM": ("#e69f00", "s"),
+    "LightGBM, 1,000 trees": ("#d55e00", "D"),
+    "CatBoost": ("#009e73", "^"),
+}
 SHOWN = (0.25, 2.0)  # ratios of errors; others are drawn at the edge
 
 
@@ -21,7 +18,7 @@ def draw_dumbbells(results, methods, baseline, path, seconds="fit_seconds"):
     from matplotlib.figure import Figure
 
     known = {task: r for task, r in results.items() if "error" in r.get(baseline, {})}
-    first = next(iter(methods))
+    first, looks = next(iter(methods)), [LOOKS[name] for name in methods.values()]
     tasks = sorted(known, key=lambda task: ratio(known[task], first, baseline))
     with style.context("default"):
         figure = Figure(figsize=(9, 0.36 * len(tasks) + 1.5), layout="constrained")
@@ -33,19 +30,21 @@ def draw_dumbbells(results, methods, baseline, path, seconds="fit_seconds"):
             inside = np.clip(ratios, *SHOWN)
             for ax, values in ((left, inside), (right, times)):
                 ax.hlines(row, np.nanmin(values), np.nanmax(values), color="#c8c8c8", zorder=1)
-                for k, (value, (color, marker)) in enumerate(zip(values, LOOKS, strict=False)):
+                for k, (value, (color, marker)) in enumerate(zip(values, looks, strict=True)):
                     ax.scatter(value, row, 44, color, marker=marker, zorder=20 - k)
             for value, place in zip(ratios, inside, strict=True):
                 if value != place and not np.isnan(value):
-                    left.annotate(f"  {value:.2g}  ", (place, row), ha="left", va="center", size=8)
-        for name, (color, marker) in zip(methods.values(), LOOKS, strict=False):
+                    side = {"xytext": (6, 3), "textcoords": "offset points", "size": 8}
+                    left.annotate(f"← {value:.2g}", (place, row), **side)
+        for name, (color, marker) in zip(methods.values(), looks, strict=True):
             left.scatter([], [], 44, color, marker=marker, label=name)
         left.axvline(1, color="black", linewidth=0.8, zorder=2)
-        left.set_yticks(range(len(tasks)), tasks)
+        left.set_yticks(range(len(tasks)), [task.replace(":cls", ", classes") for task in tasks])
         left.set_ylim(len(tasks) - 0.5, -0.5)
         left.set(xscale="log", xlim=(SHOWN[0] / 1.12, SHOWN[1] * 1.12))
         left.set_xticks([0.25, 0.5, 1, 2], ["¼", "½", "1", "2"])
-        left.set_xlabel(f"test error, over that of {methods[baseline]}")
+        edge = "lower is better; arrows: beyond the edge"
+        left.set_xlabel(f"test error, over that of {methods[baseline]}\n({edge})")
         right.set(xscale="log", xlabel="seconds to fit, two cores")
         right.xaxis.set_major_formatter("{x:,g}")
         for ax in (left, right):

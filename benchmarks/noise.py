@@ -51,7 +51,7 @@ def main(n_seeds):
         ["R2 of test rows", f"{mean['test']:.4f}", ""],
         ["difference of the two", f"{np.mean(gaps):.4f}", f"0 to {max(gaps):.4f}"],
         [
-            "0.9 intervals hold",
+            "0.9 intervals cover",
             f"{mean['coverage']:.4f}",
             f"{min(coverages):.4f} to {max(coverages):.4f}",
         ],

@@ -230,7 +230,8 @@ def write(results):
             ratio = at["width"] / at["constant_width"]
             rows.append([task, coverage, f"{at['coverage']:.3f}", gap, f"{ratio:.3f}", r["scale"]])
     header = ["task", "target", "coverage", "mean gap in cells", "width / constant", "scale"]
-    record("uncertainty", results, "Do intervals hold?", header, rows, lines(results))
+    title = "Coverage of intervals, and calibration"
+    record("uncertainty", results, title, header, rows, lines(results))
 
 
 def lines(results):

@@ -80,7 +80,7 @@ def main(names):
         for name, cases in results.items()
         for case, r in cases.items()
     ]
-    header = ["data", "rows", "error reported", "error", "0.9 intervals hold", "width"]
+    header = ["data", "rows", "error reported", "error", "0.9 intervals cover", "width"]
     record("validation_rows", results, "Validation rows as the model will be used", header, rows)
 
 

@@ -1,4 +1,4 @@
-"""Customers who leave, with probabilities that hold.
+"""Customers who leave, with calibrated probabilities.
 
 Of customers with a probability of 0.3, three in ten should leave: that is what a budget for
 retention needs. The rows are made up, with categories, missing values and rare leavers.
@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from parkrr import ParKClassifier, plots
 
 rng = np.random.default_rng(0)
-n = 4000
+n = 8000
 customers = pd.DataFrame(
     {
         "months": rng.exponential(24, n).round(),

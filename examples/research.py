@@ -1,4 +1,4 @@
-"""A researcher's bench.
+"""Tools for research.
 
 Change parts of the method, and look at what its theory speaks of: kernels, penalties, centroids,
 effective dimensions, iterations and the Gaussian process behind a model.

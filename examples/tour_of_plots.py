@@ -19,7 +19,7 @@ print(f"test R2 {model.score(X_test, y_test):.3f}")
 figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
 plots.plot_predictions(model, ax=axes[0, 0])  # of leave-one-out rows, without X and y
 plots.plot_residuals(model, ax=axes[0, 1])
-plots.plot_tuning(model, ax=axes[1, 0])
+plots.plot_tuning(model, ax=axes[1, 0])  # what is chosen may be behind by chance
 plots.plot_importances(model, ax=axes[1, 1])
 
 figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from parkrr import ParKRegressor
@@ -184,3 +185,12 @@ def test_choices_fit_the_same_model_again():
     model = ParKRegressor(random_state=0, progress=False).fit(X, Y[:, 0])
     again = ParKRegressor(**model.chosen_.params).fit(X, Y[:, 0])
     np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-9, atol=1e-9)
+
+
+def test_a_bounded_model_keeps_its_bound_where_cells_need_float64():
+    X = np.random.default_rng(0).uniform(size=(10_500, 4))
+    y = np.sin(4 * X).sum(1)
+    bounded = regressor(penalty=1e-9, n_cells=16, solver="direct", max_model_size=50_000)
+    model = bounded.set_params(centroids="uniform").fit(X, y).model_
+    assert {centers.dtype for centers in model.centers} == {torch.float64}
+    assert 48_000 < sum(tensor.nbytes for tensor in [*model.centers, *model.weights]) <= 50_000

@@ -266,7 +266,7 @@ def test_a_plan_names_regions_and_the_size_of_the_model(table, tmp_path):
     assert plan.regions == 5
     assert plan.model_bytes == N * 8 * (3 + 1)
     assert ", in 5 regions" in str(plan)
-    assert "every row, a model of 384 kB" in str(plan)
+    assert "every row, a model of up to 384 kB" in str(plan)
 
 
 def test_a_bound_of_the_model_counts_normal_scores_beside_features(table, tmp_path):

@@ -210,7 +210,7 @@ def test_red_rows_are_those_outside_of_their_interval(model, ax):
     outside = (y < lower) | (y > upper)
     [red] = [dots for dots in ax.collections if dots.get_label() == "outside its interval"]
     np.testing.assert_allclose(red.get_offsets()[:, 1], y[outside])
-    assert ax.get_title() == f"80% intervals hold {np.mean(~outside):.1%} of 300 rows"
+    assert ax.get_title() == f"80% intervals cover {np.mean(~outside):.1%} of 300 rows"
 
 
 def test_leave_one_out_rows_are_drawn_when_none_are_given(model, ax):

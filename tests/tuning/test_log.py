@@ -67,6 +67,7 @@ def test_what_was_chosen_prints_in_a_screenful():
         "metric               standard features",
         "uncertainty          constant",
         "",
+        "Errors compare within a step: between steps rows and baselines differ.",
         "step                 compared  least error",
         "sample search             399       0.1429",
     ]

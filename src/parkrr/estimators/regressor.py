@@ -62,8 +62,9 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         as they are, "standard" scales each to zero mean and unit spread, robust to
         outliers. "learned" fits weights of features and of their ranks, or a matrix that
         mixes features; it needs a radial kernel and sets its lengthscale. "auto"
-        compares these on validation rows and learns from 300 rows, and 10 for each
-        feature, upwards; for a kernel with a lengthscale of its own it is "euclidean".
+        compares these on validation rows and learns from 300 rows, and 20 for each
+        feature (5 if there are more than 100), upwards; for a kernel with a lengthscale of
+        its own it is "euclidean".
     n_cells : int or "auto", default="auto"
         Number of cells Q, >= 1. More cells fit faster and use less memory; fewer cells
         are more accurate. "auto" is 1 up to 14,000 rows, then one for every 4,000 rows,
@@ -117,10 +118,10 @@ class ParKRegressor(RegressorMixin, ParKEstimator):  # type: ignore[misc]
         whole process, None for 4 GB. Automatic numbers of cells and centres follow from
         it, and a fit that needs more is refused before it starts; see :meth:`plan`.
     max_model_size : float, str or None, default=None
-        Bytes of centres and coefficients, > 0, or a string such as "500MB"; None for no
-        limit. Where they would be more, fewer of the rows are Nystrom centres. A given
-        `n_centers` goes before it. A file has some 0.1 MB more, and `keep_statistics` adds
-        to it.
+        Most bytes of centres and coefficients, > 0, or a string such as "500MB"; None for
+        no limit. Where they would be more in float64, which any cell may need, fewer of the
+        rows are Nystrom centres. A given `n_centers` takes precedence. A file has some
+        0.1 MB more, and `keep_statistics` adds to it.
     fit_intercept : bool, default=True
         Subtract the mean of the target before the fit. Set it to False if the target is
         already centred, or if predictions far from all rows should go to zero.

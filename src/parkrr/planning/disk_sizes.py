@@ -47,6 +47,7 @@ from parkrr.planning.sizes import (
     model_bytes,
     partition_seconds,
     uncertainty_seconds,
+    usual_model_bytes,
 )
 from parkrr.runtime import Engine, as_engine, describe_bytes
 from parkrr.uncertainty import SCALE_CENTERS
@@ -347,7 +348,7 @@ class DiskFitSize:
 
     @property
     def model_bytes(self) -> float:
-        """Bytes of centres and their coefficients."""
+        """Most bytes of centres and their coefficients."""
         return model_bytes(self.whole)
 
 
@@ -395,7 +396,7 @@ def estimate_disk_bytes(size: DiskFitSize) -> float:
     if size.sizes.n_regions:
         row_bytes = SORT_COPIES / 2 * 8 * (size.sample.width + size.sample.t + 1)
         each = row_bytes * size.n / size.sizes.n_regions + 3 * 8 * size.centers**2
-        model = 2 * size.model_bytes
+        model = 2 * usual_model_bytes(size.whole)
     passing = model + size.sizes.n_workers * (own + each)
     tuning = estimate_tuning_bytes(replace(size.sample, n=size.sample_rows))
     return PROCESS_BYTES + sample + max(passing, tuning)

@@ -64,7 +64,8 @@ class Plan:
     bytes_read, bytes_written : float
         From and to disk.
     model_bytes : float
-        Of the centres and their coefficients.
+        Of the centres and their coefficients at most, in float64. Where no cell needs that, they
+        have about half of it from 10,000 rows on.
     regions : int
         By which rows on disk are sorted, to be fitted one after the other; 0 if they are not.
     advice : tuple of str
@@ -78,7 +79,7 @@ class Plan:
     >>> print(plan)  # doctest: +ELLIPSIS
     data     1,000 rows of 3 features, 1 target
     cells    2 of about 500 rows, the largest ...
-    centres  1,000, every row, a model of ...
+    centres  1,000, every row, a model of up to ...
     memory   ...
     time     about ...
     disk     reads nothing, writes nothing
@@ -135,7 +136,7 @@ class Plan:
             f"{describe_count(self.targets, 'target')}",
             "cells": cells,
             "centres": f"{self.centers:,}{', every row' if self.centers == self.rows else ''}, "
-            f"a model of {describe_bytes(self.model_bytes)}",
+            f"a model of up to {describe_bytes(self.model_bytes)}",
             "memory": f"{describe_bytes(self.memory)} at its peak, "
             f"rows {where} ({now}{limit}{free})",
             "time": f"about {describe_seconds(self.total_seconds)}{': ' if steps else ''}"

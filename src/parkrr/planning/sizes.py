@@ -174,7 +174,9 @@ def choose_sizes(
         if n_centers is None and size.keeps:
             centers = min(centers, limits.kept_centers * cells)
         if n_centers is None and max_model_size is not None:
-            centers = max(1, min(centers, int(max_model_size / center_bytes(size))))
+            # The centres of each cell are rounded up, so each but the last may have one more.
+            most = int(max_model_size / center_bytes(size)) - (cells - 1)
+            centers = max(1, min(centers, most))
         size = replace(size, n_cells=cells, n_centers=centers)
         need = estimate_bytes(size)
         if max_memory is not None and need > max_memory:
@@ -234,18 +236,27 @@ def estimate_bytes(size: FitSize) -> float:
     copies = FALKON_COPIES if size.iterates else 1 if size.share == 1 else NYSTROM_COPIES
     matrices = copies * 8.0 * size.spread.at_once * m * (m + size.t)
     kept = 8.0 * size.n_cells * size.spread.squares * m * (m + size.t) if size.keeps else 0.0
-    cells = 2 * model_bytes(size) + matrices + kept + INDEX_BYTES * size.n
+    cells = 2 * usual_model_bytes(size) + matrices + kept + INDEX_BYTES * size.n
     return LIBRARIES_BYTES + max(tuning, KEPT * tuning + cells)
 
 
 def model_bytes(size: FitSize) -> float:
-    """Bytes of centres and their coefficients."""
+    """Most bytes of centres and their coefficients."""
     return size.share * size.n * center_bytes(size)
 
 
 def center_bytes(size: FitSize) -> float:
-    """Bytes of a centre and its coefficients."""
-    return (8 if size.float64 else 4) * size.width + 8 * size.t
+    """Most bytes of a centre and its coefficients.
+
+    Any cell may need float64, whatever the precision: all of 15,000 rows of make_friedman1 did, and
+    a model that was to have 1.3 MB had 2.7.
+    """
+    return 8.0 * (size.width + size.t)
+
+
+def usual_model_bytes(size: FitSize) -> float:
+    """Bytes of centres and their coefficients where no cell needs float64 instead of float32."""
+    return size.share * size.n * ((8 if size.float64 else 4) * size.width + 8 * size.t)
 
 
 def estimate_tuning_bytes(size: FitSize) -> float:

@@ -389,7 +389,7 @@ def plot_predictions(
         )
         ends = place + below, place + above
         ax.fill_between(place, *ends, color=GREY, alpha=0.3, lw=0, label="typical interval")
-        title = f"{coverage:.0%} intervals hold {inside.mean():.1%} of {len(x):,} rows"
+        title = f"{coverage:.0%} intervals cover {inside.mean():.1%} of {len(x):,} rows"
     ax.scatter(x[inside], truth[inside], 7, BLUE, alpha=0.6, linewidths=0)
     if not inside.all():
         ax.scatter(x[~inside], truth[~inside], 9, RED, linewidths=0, label="outside its interval")

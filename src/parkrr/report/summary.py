@@ -176,7 +176,7 @@ def describe(facts: Mapping[str, Any]) -> dict[str, str]:
             r2 = "" if scores["r2"] is None else f", R2 {show_number(scores['r2'])}"
             error = f"root mean squared error {show_number(scores['rmse'])}{r2}, {rows}"
             share = scores.get(f"share_in_{COVERAGE}_interval")
-            error += "" if share is None else f"; {COVERAGE} intervals hold {share:.3f}"
+            error += "" if share is None else f"; {COVERAGE} intervals cover {share:.3f}"
     total = f"{sum(facts['seconds'].values()):.1f}"
     steps = ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items() if s >= 0.1)
     texts = {

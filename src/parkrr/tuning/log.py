@@ -85,7 +85,8 @@ class Chosen(NamedTuple):
                 error if isinstance(error, float) else math.inf
             )
         if errors:
-            lines += ["", f"{'step':<20} {'compared':>8} {'least error':>12}"]
+            lines += ["", "Errors compare within a step: between steps rows and baselines differ."]
+            lines += [f"{'step':<20} {'compared':>8} {'least error':>12}"]
         for step, values in errors.items():
             least = min(values)
             shown = show_number(least) if math.isfinite(least) else ""
