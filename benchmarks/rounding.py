@@ -32,7 +32,7 @@ CASES = {  # rows, and settings
 
 
 def fit_case(n, settings):
-    """Seconds, error and rescues of one fit from Parquet with a checkpoint."""
+    """Seconds, error and fallbacks of one fit from Parquet with a checkpoint."""
     table = pq.read_table(folder() / "houseelectric.parquet").drop_columns(["split"])
     order = np.random.default_rng(0).permutation(len(table))
     test = table.take(pa.array(order[-TEST_ROWS:]))
@@ -45,7 +45,7 @@ def fit_case(n, settings):
         ).fit(scan_parquet(path, target="target"))
         seconds = time.perf_counter() - start
     off = model.predict(test.drop_columns(["target"]).to_pandas()) - test["target"].to_numpy()
-    rescues = Counter(cell.rescue.split(", ")[-1] or "none" for cell in model.report_)
+    fallbacks = Counter(cell.fallback.split(", ")[-1] or "none" for cell in model.report_)
     return {
         "rows": n,
         "kernel": repr(model.chosen_.params["kernel"]),
@@ -53,7 +53,7 @@ def fit_case(n, settings):
         "seconds": round(seconds),
         "rmse": round(float(np.sqrt(np.mean(off**2))), 5),
         "cells": len(model.report_),
-        "rescues": dict(rescues.most_common()),
+        "fallbacks": dict(fallbacks.most_common()),
     }
 
 
@@ -65,9 +65,11 @@ def main():
         print(name, results[name], flush=True)
     rows = []
     for name, case in results.items():
-        rescues = ", ".join(f"{count} {rescue}" for rescue, count in case["rescues"].items())
+        fallbacks = ", ".join(
+            f"{count} {fallback}" for fallback, count in case["fallbacks"].items()
+        )
         penalty = f"{case['penalty']:.1e}"
-        rows.append((name, f"{case['rows']:,}", penalty, case["rmse"], case["seconds"], rescues))
+        rows.append((name, f"{case['rows']:,}", penalty, case["rmse"], case["seconds"], fallbacks))
     record(
         "rounding",
         results,

@@ -39,7 +39,7 @@ def encoded_column(column, values):
     missing = ~np.isfinite(x)
     x = np.where(missing, column["fill"], x)
     parts = [x]
-    if column["kind"] == "Moment":  # seconds since 1970, or since midnight
+    if column["kind"] == "DateTime":  # seconds since 1970, or since midnight
         parts = [x] if column["elapsed"] else []
         for turn in column["turns"]:
             angle = 2 * np.pi * x / TURNS[turn]
@@ -150,9 +150,9 @@ def scale(t, about, Z):
     how = about["facts"]["uncertainty"]
     cell = distances(about["kernel"], Z, t["centroids"]).argmin(1)
     factor, power = t["more.factors"][cell], how.get("power", 0.75)
-    if how["how"] == "posterior":
+    if how["scale"] == "posterior":
         return factor * std(t, about, Z) ** power
-    if how["how"] == "learned":
+    if how["scale"] == "learned":
         log = kernel(how["kernel"], Z, t["more.centers"]) @ t["more.weights"]
         return factor * np.exp(power * log)
     return factor

@@ -72,5 +72,5 @@ def test_real_duplicates_are_survived_and_reported(dataset, solver):
     ).fit(data.X, data.y)
     rmse = np.sqrt(np.mean((model.predict(data.X_test) - data.y_test) ** 2))
     assert sum(cell.rows for cell in model.report_) < len(data.X) / 2  # copies are one row
-    assert any("jitter" in cell.rescue for cell in model.report_)  # what is nearly a copy is not
+    assert any("jitter" in cell.fallback for cell in model.report_)  # what is nearly a copy is not
     assert rmse < 0.11  # 1.85 for FALKON whose float32 products are not questioned

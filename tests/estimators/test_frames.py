@@ -17,7 +17,6 @@ import real_data
 from parkrr import Gaussian, ParKClassifier, ParKRegressor, load, scan_parquet
 from parkrr.data import (
     VALIDATION_SHARE,
-    TableEncoder,
     as_table,
     assign_folds,
     learn_frame_encoder,
@@ -202,16 +201,6 @@ def test_files_for_a_model_of_an_array_fill_what_is_missing(tmp_path):
     model.predict_to(scan_parquet(tmp_path / "rows.parquet"), tmp_path / "out")
     written = pq.read_table(tmp_path / "out")["prediction"].to_numpy()
     np.testing.assert_allclose(written, model.predict(gaps.to_numpy()), rtol=1e-12)
-
-
-def test_a_model_from_a_file_that_tells_no_medians_refuses_missing_values(tmp_path):
-    model = regressor().fit(X, Y)
-    model.columns_ = TableEncoder.of_numbers(["x0", "x1", "x2"])  # as before they were kept
-    model.save(tmp_path / "old.park")
-    old = load(tmp_path / "old.park")
-    np.testing.assert_array_equal(old.predict(X), model.predict(X))
-    with pytest.raises(ParameterError, match="'x1' must have a finite number in every row"):
-        old.predict(with_missing(FRAME).to_numpy())
 
 
 # Text that is something else, and kinds that are declared.

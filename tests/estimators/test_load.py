@@ -1,7 +1,5 @@
 """Models from files, as users load them."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -53,11 +51,6 @@ def test_names_of_targets_are_kept_and_come_back(y, names, tmp_path):
     model = ParKRegressor(**PLAIN, random_state=0).fit(X, y)
     model.save(tmp_path / "model.park")
     assert model.target_names_ == load(tmp_path / "model.park").target_names_ == names
-
-
-def test_a_file_from_before_targets_had_names_is_loaded():
-    path = Path(__file__).parents[1] / "fixtures" / "regressor-3.park"
-    assert load(path).target_names_ is None
 
 
 def test_a_subclass_is_loaded_as_the_estimator_it_is(tmp_path):

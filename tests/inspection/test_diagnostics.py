@@ -62,7 +62,7 @@ def cells_of(model, X):
 
 def report_of(rows):
     how = {"centers": 1, "penalty": 0.1, "solver": "direct", "why": "", "iterations": 0}
-    done = {"residual": 0.0, "converged": True, "rescue": "", "seconds": 0.0}
+    done = {"residual": 0.0, "converged": True, "fallback": "", "seconds": 0.0}
     return [CellReport(cell=q, rows=n, weight=n, **how, **done) for q, n in enumerate(rows)]
 
 

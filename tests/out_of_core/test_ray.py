@@ -206,7 +206,7 @@ def test_cells_that_need_their_rows_again_are_the_local_ones(cluster, tmp_path):
     settings = {"kernel": Gaussian(3.0), "penalty": 1e-16}
     local = on_disk(tmp_path / "local", **settings).fit(table)
     remote = on_disk(tmp_path / "ray", engine="ray", **settings).fit(table)
-    assert any("falkon in float64" in cell.rescue for cell in remote.report_)
+    assert any("falkon in float64" in cell.fallback for cell in remote.report_)
     np.testing.assert_array_equal(remote.predict(frame()), local.predict(frame()))
 
 

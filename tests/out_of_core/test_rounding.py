@@ -38,8 +38,8 @@ def rmse(predicted):
     return np.sqrt(np.mean((predicted - TRUTH) ** 2))
 
 
-def rescues(report):
-    return ", ".join(cell.rescue for cell in report)
+def fallbacks(report):
+    return ", ".join(cell.fallback for cell in report)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_penalty_next_to_zero_leaves_a_solution(tmp_path, penalty, precision):
     # Cells of random rows are uneven, and the largest has centres enough to need another ridge.
     settings = {**WIDE, "penalty": penalty, "precision": precision, "balance": False}
     model = on_disk(tmp_path / "job", **settings).fit(write_smooth(tmp_path / "rows"))
-    assert "ridge raised" in rescues(model.report_)
+    assert "ridge raised" in fallbacks(model.report_)
     assert all(cell.converged for cell in model.report_)
     assert rmse(model.predict(TEST)) < 0.02
 
@@ -59,7 +59,7 @@ def test_falkon_solves_what_statistics_cannot(tmp_path):
     fit = on_disk(tmp_path / "job", **settings).fit
     table = write_smooth(tmp_path / "rows", 4000)
     model = fit(table)
-    assert "falkon in float64" in rescues(model.report_)
+    assert "falkon in float64" in fallbacks(model.report_)
     assert rmse(model.predict(TEST)) < 0.02
     again = fit(table)  # from the same checkpoint
     np.testing.assert_array_equal(again.predict(TEST), model.predict(TEST))
@@ -74,8 +74,8 @@ def test_a_cell_too_large_for_memory_keeps_a_raised_ridge(tmp_path):
     small = decided._replace(sizes=replace(decided.sizes, room=1.0))
     (tmp_path / "passes").mkdir()
     result, _ = run_passes(small, Checkpoint(str(tmp_path / "passes")))
-    assert "ridge raised" in rescues(result.report)
-    assert "falkon" not in rescues(result.report)
+    assert "ridge raised" in fallbacks(result.report)
+    assert "falkon" not in fallbacks(result.report)
     predicted = result.model.predict(torch.tensor(TEST.to_numpy()))
     assert rmse(predicted[:, 0].numpy()) < 0.02
 

@@ -313,7 +313,7 @@ def test_a_raised_ridge_is_reported():
     Z = np.linspace(0, 6, 600)[:, None]
     model = updatable(n_cells=1, n_centers=100, penalty=1e-11).fit(Z[:500], np.sin(Z[:500, 0]))
     model.partial_fit(Z[500:], np.sin(Z[500:, 0]))
-    assert "ridge raised 1e+02 times" in model.report_[0].rescue
+    assert "ridge raised 1e+02 times" in model.report_[0].fallback
     assert model.report_[0].solver == "direct"
 
 

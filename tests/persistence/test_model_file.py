@@ -189,8 +189,8 @@ def read_record(name):
 
 
 def test_the_regressor_of_version_3_predicts_as_it_did():
-    known = read_record("regressor-3")
-    model, rows = load(FIXTURES / "regressor-3.park"), as_rows(known["rows"])
+    known = read_record("regressor-4")
+    model, rows = load(FIXTURES / "regressor-4.park"), as_rows(known["rows"])
     mean, std = model.predict(rows, return_std=True)
     lower, upper = model.predict_interval(rows, coverage=0.8)
     outputs = {"predict": mean, "std": std, "lower": lower, "upper": upper}
@@ -200,8 +200,8 @@ def test_the_regressor_of_version_3_predicts_as_it_did():
 
 
 def test_the_classifier_of_version_3_predicts_as_it_did():
-    known = read_record("classifier-3")
-    model, rows = load(FIXTURES / "classifier-3.park"), as_rows(known["rows"])
+    known = read_record("classifier-4")
+    model, rows = load(FIXTURES / "classifier-4.park"), as_rows(known["rows"])
     assert model.predict(rows).tolist() == known["answers"]["predict"]
     P = model.predict_proba(rows)
     np.testing.assert_allclose(P, known["answers"]["predict_proba"], rtol=1e-9, atol=1e-9)
@@ -213,8 +213,8 @@ def test_fixtures_are_small():
 
 
 def test_a_regressor_can_be_read_with_numpy_alone_as_documented():
-    t, about = modelreader.read(FIXTURES / "regressor-3.park")
-    known = read_record("regressor-3")
+    t, about = modelreader.read(FIXTURES / "regressor-4.park")
+    known = read_record("regressor-4")
     days = {"day": [86400 * day for day in known["rows"]["day"]]}
     X = modelreader.encoded(about["facts"]["columns"], known["rows"] | days)
     Z = modelreader.mapped(X, t)
@@ -225,8 +225,8 @@ def test_a_regressor_can_be_read_with_numpy_alone_as_documented():
 
 
 def test_a_classifier_can_be_read_with_numpy_alone_as_documented():
-    t, about = modelreader.read(FIXTURES / "classifier-3.park")
-    known = read_record("classifier-3")
+    t, about = modelreader.read(FIXTURES / "classifier-4.park")
+    known = read_record("classifier-4")
     F = modelreader.values(t, about, modelreader.mapped(np.array(known["rows"]), t))
     P = modelreader.probabilities(about["facts"]["uncertainty"], F)
     np.testing.assert_allclose(P, known["answers"]["predict_proba"], atol=1e-9)
@@ -263,9 +263,9 @@ def test_a_posterior_scale_is_as_documented(tmp_path):
 
 
 def test_the_reader_of_safetensors_finds_the_same_tensors():
-    with safe_open(FIXTURES / "regressor-3.park", framework="np") as file:
+    with safe_open(FIXTURES / "regressor-4.park", framework="np") as file:
         theirs = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    ours, _ = taken_apart((FIXTURES / "regressor-3.park").read_bytes())
+    ours, _ = taken_apart((FIXTURES / "regressor-4.park").read_bytes())
     assert theirs.keys() == ours.keys()
     assert all(np.array_equal(theirs[name], ours[name]) for name in ours)
 

@@ -71,13 +71,6 @@ def test_a_whole_number_is_a_float_too():
     check_schema("s", {"rows": 1, "scale": 2, "label": ""}, SETTINGS)
 
 
-def test_a_field_with_a_default_may_be_missing_where_a_schema_allows_it():
-    optional = define_like(Settings, {}, defaults=True)
-    check_schema("s", {"rows": 1, "scale": 2.0}, optional)
-    with pytest.raises(ValueError, match="s must have 'scale'"):
-        check_schema("s", {"rows": 1}, optional)
-
-
 def test_a_message_stays_short():
     data = {"rows": 1, "scale": 1.0, "label": "", "x" * 10_000: 0}
     with pytest.raises(ValueError, match="cannot have") as caught:

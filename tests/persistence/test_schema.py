@@ -17,7 +17,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 def changed(name, path, change):
     """A fixture whose tensors and facts a function has changed, as a new file."""
-    tensors, about = taken_apart((FIXTURES / f"{name}-3.park").read_bytes())
+    tensors, about = taken_apart((FIXTURES / f"{name}-4.park").read_bytes())
     tensors = {key: tensor.copy() for key, tensor in tensors.items()}
     change(tensors, about)
     path.write_bytes(put_together(tensors, about))
@@ -43,8 +43,8 @@ TENSORS = [
     (lambda t, a: put(t, "wide", False), "centers must have .* rows by sizes"),
     (lambda t, a: put(t, "more.ridge", 0), "ridge must be > 0"),
     (lambda t, a: put(t, "more.noise", -1), "noise must be >= 0"),
-    (lambda t, a: put(t, "more.held_out.cell", 3), "held_out.cell must be from 0 to 2"),
-    (lambda t, a: put(t, "more.held_out.cell", -1), "held_out.cell must be from 0 to 2"),
+    (lambda t, a: put(t, "more.validation.cell", 4), "validation.cell must be from 0 to 3"),
+    (lambda t, a: put(t, "more.validation.cell", -1), "validation.cell must be from 0 to 3"),
     (lambda t, a: put(t, "metric.knots", 1e9), "metric.knots must be at least two, in order"),
     (lambda t, a: t.pop("more.quantiles"), "must have 'quantiles'"),
     (lambda t, a: t.pop("metric.levels"), "must be there together"),
@@ -98,15 +98,18 @@ TENSORS = [
         "columns.*kind cannot be 'Path'",
     ),
     (lambda t, a: a["facts"]["columns"][0].update(name="sky"), "must have different names"),
-    (lambda t, a: a["facts"]["report_"].pop(), "an entry for each cell"),
+    (lambda t, a: a["facts"]["report_"]["rows"].pop(), "an entry for each cell"),
     (lambda t, a: a["facts"].update(report_={}), "report_.*"),
     (
-        lambda t, a: a["facts"]["report_"][0].update(rows=[]),
-        "report_.*rows must be int, got",
+        lambda t, a: a["facts"]["report_"]["rows"].append([]),
+        "report_.*rows.* must be int, got",
     ),
     (lambda t, a: a["facts"].update(one_output=True), "one_output must be false"),
     (lambda t, a: a["facts"].update(classes=["a"]), "classes of a regressor must be null"),
-    (lambda t, a: a["facts"]["uncertainty"].update(how="mean"), "uncertainty.how cannot be 'mean'"),
+    (
+        lambda t, a: a["facts"]["uncertainty"].update(scale="mean"),
+        "uncertainty.scale cannot be 'mean'",
+    ),
     (
         lambda t, a: a["facts"]["uncertainty"].update(n=0),
         "uncertainty.n must be float > 0",
@@ -132,7 +135,7 @@ LABELS = [
         "must be of one type and increase",
     ),
     (lambda t, a: a["facts"].update(classes=None), "classes of a classifier must be there"),
-    (lambda t, a: put(t, "more.held_out.truth", 3), "held_out.truth must be from 0 to 2"),
+    (lambda t, a: put(t, "more.validation.truth", 3), "validation.truth must be from 0 to 2"),
     (
         lambda t, a: a["facts"]["uncertainty"]["scores"].pop(),
         "scores must have 3 entries",

@@ -110,7 +110,7 @@ def test_a_tensor_that_does_not_fit_its_file_is_refused(entry, reason, tmp_path)
 
 
 def test_a_boolean_other_than_0_and_1_is_refused(tmp_path):
-    data = bytearray((FIXTURES / "regressor-3.park").read_bytes())
+    data = bytearray((FIXTURES / "regressor-4.park").read_bytes())
     data[-1] = 2  # tensors of booleans come last
     (tmp_path / "m.park").write_bytes(data)
     assert "'wide' must be 0 or 1" in refusal(tmp_path / "m.park")
@@ -118,7 +118,7 @@ def test_a_boolean_other_than_0_and_1_is_refused(tmp_path):
 
 @pytest.mark.parametrize("length", [7, 8, 1000, 30_000, -1], ids=str)
 def test_a_truncated_file_is_refused(length, tmp_path):
-    (tmp_path / "m.park").write_bytes((FIXTURES / "regressor-3.park").read_bytes()[:length])
+    (tmp_path / "m.park").write_bytes((FIXTURES / "regressor-4.park").read_bytes()[:length])
     refusal(tmp_path / "m.park")
 
 

@@ -103,7 +103,7 @@ def test_a_dot_stands_at_the_rows_and_the_error_of_its_cell(model, ax):
 
 def test_the_worst_cell_is_one_with_enough_rows(ax):
     how = {"centers": 1, "penalty": 0.1, "solver": "direct", "why": "", "iterations": 0}
-    done = {"residual": 0.0, "converged": True, "rescue": "", "seconds": 0.0}
+    done = {"residual": 0.0, "converged": True, "fallback": "", "seconds": 0.0}
     cells = [(3, 9.0), (50, 2.0), (60, 1.0)]
     report = [
         CellReport(cell=q, rows=n, weight=n, error=error, **how, **done)

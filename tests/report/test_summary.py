@@ -25,7 +25,7 @@ def waves(n):
 
 def cell(q, **changes):
     values = {"rows": 9, "weight": 1.0, "centers": 1, "penalty": 0.1, "solver": "falkon"}
-    values |= {"why": "", "iterations": 5, "residual": 0.0, "converged": True, "rescue": ""}
+    values |= {"why": "", "iterations": 5, "residual": 0.0, "converged": True, "fallback": ""}
     return CellReport(cell=q, **{**values, "seconds": 0.0, **changes})
 
 
@@ -100,7 +100,7 @@ def test_a_constant_target_has_no_r2(n):
 
 
 def test_cells_that_did_not_converge_or_needed_a_fallback_are_named():
-    stuck = cell(1, residual=0.3, converged=False, rescue="jitter")
+    stuck = cell(1, residual=0.3, converged=False, fallback="jitter")
     lines = find_warnings([cell(0), stuck])
     assert lines[0].startswith("1 of 2 cells stopped before they converged (worst residual 3.0e-01")
     assert "fallback was needed in 1 of 2 cells" in lines[1]

@@ -1,4 +1,4 @@
-"""Factors of kernel matrices: the rescue ladder, and Cholesky in place."""
+"""Factors of kernel matrices: the fallback ladder, and Cholesky in place."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from parkrr.solvers.factors import (
     add_to_diagonal,
     cholesky,
     cholesky_or_nan,
-    join_rescues,
+    join_fallbacks,
     regular_cholesky,
 )
 from parkrr.solvers.problem import kernel_of_rows
@@ -22,21 +22,21 @@ def rows_of(n, d=3, seed=0, dtype=torch.float64):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, d))).to(dtype)
 
 
-def test_a_regular_kernel_matrix_needs_no_rescue():
+def test_a_regular_kernel_matrix_needs_no_fallback():
     factor = Factor(kernel_of_rows(Laplacian(1.0), rows_of(50)), jitter=1e-12)
-    assert factor.rescue == ""
+    assert factor.fallback == ""
 
 
-def test_duplicate_centres_are_rescued_by_jitter():
+def test_duplicate_centres_need_jitter():
     Z = torch.cat([rows_of(30), rows_of(30)])
     factor = Factor(kernel_of_rows(Laplacian(1.0), Z), jitter=1e-12)
-    assert factor.rescue == "jitter 1e-12"
+    assert factor.fallback == "jitter 1e-12"
 
 
-def test_an_indefinite_matrix_is_rescued_by_a_spectral_cut_off():
+def test_an_indefinite_matrix_needs_a_spectral_cut_off():
     K = kernel_of_rows(Gaussian(1.0), rows_of(30)) - 0.5 * torch.eye(30, dtype=torch.float64)
     factor = Factor(K, jitter=1e-12)
-    assert factor.rescue.startswith("cut-off")
+    assert factor.fallback.startswith("cut-off")
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5])
@@ -66,14 +66,14 @@ def test_cholesky_is_none_or_nan_where_a_matrix_is_not_positive_definite():
 @pytest.mark.parametrize("shift", [0.5, torch.arange(1, 21).double()], ids=["number", "diagonal"])
 def test_a_regular_cholesky_factor_is_that_of_the_shifted_matrix(shift):
     K = kernel_of_rows(Gaussian(1.0), rows_of(20))
-    L, rescue = regular_cholesky(K.clone, shift)
+    L, fallback = regular_cholesky(K.clone, shift)
     torch.testing.assert_close(L @ L.T, add_to_diagonal(K, shift))
-    assert rescue == ""
+    assert fallback == ""
 
 
 def test_a_shift_that_rounding_ate_is_replaced_by_jitter():
-    L, rescue = regular_cholesky(lambda: torch.ones(30, 30, dtype=torch.float64), 1e-30)
-    assert rescue.startswith("jitter 1e-")
+    L, fallback = regular_cholesky(lambda: torch.ones(30, 30, dtype=torch.float64), 1e-30)
+    assert fallback.startswith("jitter 1e-")
     torch.testing.assert_close(L @ L.T, torch.ones(30, 30, dtype=torch.float64))
 
 
@@ -95,7 +95,7 @@ def test_the_preconditioner_inverts_the_system_of_the_centres(weighted):
     torch.testing.assert_close(B.ridge(identity), B.apply_t(ridge * K @ B.apply(identity)))
 
 
-def test_rescues_are_joined_where_there_are_any():
-    assert join_rescues("", "jitter 1e-12", "", "float64 products") == (
+def test_fallbacks_are_joined_where_there_are_any():
+    assert join_fallbacks("", "jitter 1e-12", "", "float64 products") == (
         "jitter 1e-12, float64 products"
     )

@@ -18,7 +18,7 @@ def test_float32_products_that_lead_nowhere_are_repeated_in_float64():
     X = rows_of(400, d=1, dtype=torch.float32).round(decimals=1)
     cell = ArraySource(X, torch.sin(3 * X))
     fit = Falkon(100, 1e-4).solve(LocalProblem(Gaussian(1.0), cell, X[:200], None, 4e-6))
-    assert "float64 products" in fit.rescue
+    assert "float64 products" in fit.fallback
     assert fit.dtype == torch.float64
     predicted = Gaussian(1.0)(X.double(), X[:200].double()) @ fit.weights
     torch.testing.assert_close(predicted, cell.Y.double(), rtol=0, atol=1e-2)

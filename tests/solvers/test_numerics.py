@@ -1,4 +1,4 @@
-"""Numerics that never fail silently: the rescue ladder, convergence, and what is reported."""
+"""Numerics that never fail silently: the fallback ladder, convergence, and what is reported."""
 
 import dataclasses
 import pickle
@@ -79,7 +79,7 @@ def test_direct_weights_too_large_for_float32_predict_in_float64():
     cell = ArraySource(X, torch.sin(5 * X))
     fit = Direct().solve(LocalProblem(Gaussian(1.0), cell, X[:50], None, 3e-7))
     assert fit.dtype == torch.float64
-    assert "falkon in float64" in fit.rescue
+    assert "falkon in float64" in fit.fallback
 
 
 @pytest.mark.parametrize("ridge", [1e-1, 1e-2])
@@ -87,7 +87,7 @@ def test_where_float32_is_too_short_a_direct_solve_is_that_of_float64_rows(ridge
     kernel, X = Matern(3.0, 1.5), rows_of(3000, d=1, dtype=torch.float32)
     cell = ArraySource(X, torch.sin(5 * X))
     fit = Direct().solve(LocalProblem(kernel, cell, X[:50], None, ridge))
-    assert fit.rescue == "float64 statistics"
+    assert fit.fallback == "float64 statistics"
     x, z = X.double().numpy(), X[:50].double().numpy()
     K_nm, K_mm = kernel_matrix(kernel, x, z), kernel_matrix(kernel, z, z)
     expected = K_nm @ stacked_ridge_regression(K_nm, K_mm, cell.Y.double().numpy(), ridge)
@@ -104,7 +104,7 @@ def test_where_statistics_lose_all_digits_a_direct_solve_iterates_and_reports_it
     fit = Direct().solve(LocalProblem(Gaussian(1.0), cell, X[:m], None, penalty * 3000))
     predicted = Gaussian(1.0)(X, X[:m]) @ fit.weights
     torch.testing.assert_close(predicted, cell.Y, rtol=0, atol=0.02)
-    assert "falkon in float64" in fit.rescue
+    assert "falkon in float64" in fit.fallback
 
 
 def test_the_report_tells_why_a_solver_was_chosen():

@@ -47,7 +47,7 @@ def test_where_the_kernel_is_zero_the_estimator_is_zero():
     Z = torch.zeros(4, 3, dtype=torch.float64)
     fit = solve_statistics(Linear(), Z, torch.zeros(4, 6).double(), RIDGE, 10.0)
     assert torch.equal(fit.weights, torch.zeros(4, 2).double())
-    assert fit.rescue == "K is zero on all centres"
+    assert fit.fallback == "K is zero on all centres"
 
 
 def test_a_larger_ridge_is_tried_only_on_request():
@@ -59,7 +59,7 @@ def test_a_larger_ridge_is_tried_only_on_request():
     assert solve_statistics(KERNEL, Z, gram, **tiny) is None
     fit = solve_statistics(KERNEL, Z, gram, raise_ridge=True, **tiny)
     assert bool(torch.isfinite(fit.weights).all())
-    assert "ridge raised" in fit.rescue
+    assert "ridge raised" in fit.fallback
 
 
 @pytest.mark.parametrize("ridge", [1e-300, 1e-30, 1e-12])

@@ -157,7 +157,8 @@ def test_no_end_lies_beyond_the_leave_one_out_rows(coverage):
     z = np.random.default_rng(0).exponential(size=50_000)
     nothing = torch.ones(1, 1, dtype=torch.float64)
     table = torch.from_numpy(conformal_quantiles(z, np.ones(len(z))))[:, None]
-    bars = Intervals(Posterior(nothing, nothing[0]), "constant", None, nothing, table, len(z))
+    posterior = Posterior(nothing, nothing[0])
+    bars = Intervals(posterior, "constant", None, nothing, table, len(z), 1.0, False)
     low, high = (float(bars.scaled_quantile(level)) for level in bars.end_levels(coverage))
     assert np.mean((low <= z) & (z <= high)) >= coverage - 1e-4
 

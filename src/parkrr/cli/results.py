@@ -203,7 +203,7 @@ def show_cell_table(title: str, cells: Sequence[Mapping[str, Any]]) -> None:
     columns = ("cell", "rows", "centres", "penalty", "solver", "steps", "error", "seconds")
     for name in columns:
         table.add_column(name, justify="left" if name == "solver" else "right")
-    table.add_column("rescue")
+    table.add_column("fallback")
     for cell in cells:
         table.add_row(
             *(f"{cell[name]:,}" for name in ("cell", "rows", "centers")),
@@ -212,7 +212,7 @@ def show_cell_table(title: str, cells: Sequence[Mapping[str, Any]]) -> None:
             f"{cell['iterations']}{'' if cell['converged'] else ' (not enough)'}",
             "" if cell["error"] is None else format_number(cell["error"]),
             f"{cell['seconds']:.2f}",
-            Text(cell["rescue"]),
+            Text(cell["fallback"]),
         )
     show_table(table)
 

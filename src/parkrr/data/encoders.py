@@ -66,10 +66,10 @@ class Number:
     """A number, or a boolean as 0 and 1, or a duration in microseconds."""
 
     name: str  # of the column
-    fill: float  # replaces a missing value; NaN if none may be missing
+    fill: float  # replaces a missing value
     flagged: bool  # whether a second column is 1 where that happened
     holds: str = "number"  # or "boolean", "duration"
-    type: str = ""  # of Arrow, in fit; unknown in files from before it was kept
+    type: str = ""  # of Arrow, in fit
     missing: float = 0.0  # share of the rows in fit
     unused: str = ""  # why the column tells nothing
     knots: tuple[float, ...] = ()  # values at which means of the targets are known
@@ -94,11 +94,6 @@ class Number:
         if not self.flagged and not self.means and np.isfinite(x.sum()):  # a cheap test for all
             return x[:, None]
         missing = find_missing(x, self.name)
-        if np.isnan(self.fill) and missing.any():
-            raise ParameterError(
-                f"column {self.name!r} must have a finite number in every row, since the model "
-                f"was fitted to an array of such; it is missing in {missing.sum()} rows here"
-            )
         x = np.where(missing, self.fill, x)
         means = (np.interp(x, self.knots, heights) for heights in self.means)
         return np.column_stack([x, missing, *means] if self.flagged else [x, *means])
@@ -274,7 +269,7 @@ ColumnEncoder = Number | DateTime | Category | FreeText | Ignored
 # By their names in model files.
 KINDS: dict[Any, Any] = {
     "Number": Number,
-    "Moment": DateTime,
+    "DateTime": DateTime,
     "Category": Category,
     "FreeText": FreeText,
     "Ignored": Ignored,
@@ -335,16 +330,6 @@ class TableEncoder:
         return all(
             isinstance(c, Number) and c.holds in kinds and c.width == 1 for c in self.columns
         )
-
-    @property
-    def has_fills(self) -> bool:
-        """Whether any value may be missing; not in models of arrays from before that was so."""
-        return not any(isinstance(c, Number) and np.isnan(c.fill) for c in self.columns)
-
-    @classmethod
-    def of_numbers(cls, names: Iterable[str]) -> "TableEncoder":
-        """Of columns of numbers, none of which may be missing."""
-        return cls(tuple(Number(name, float("nan"), False) for name in names))
 
     def rename(self, names: Sequence[str]) -> "TableEncoder":
         """The same for columns of other names."""

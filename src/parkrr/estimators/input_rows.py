@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from parkrr.data import (
+    Number,
     TableEncoder,
     array_as_table,
     as_table,
@@ -201,7 +202,8 @@ def number_columns(d: int) -> list[str]:
 
 def as_numbers(table: Any) -> NDArray[Any]:
     """Columns of numbers without missing values, (n, d)."""
-    return TableEncoder.of_numbers(table.schema.names).encode(table)
+    columns = (Number(name, 0.0, False) for name in table.schema.names)
+    return TableEncoder(tuple(columns)).encode(table)
 
 
 def warn_unused(columns: TableEncoder) -> None:

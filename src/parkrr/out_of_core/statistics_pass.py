@@ -131,7 +131,7 @@ def fit_from_statistics(
         settings,
         rows,
         checkpoint,
-        [cell.report.cell for cell in cells if RAISED in cell.report.rescue],
+        [cell.report.cell for cell in cells if RAISED in cell.report.fallback],
         n_slices=n_sorted,
         max_bytes=max_bytes,
         ridge=ridge,
@@ -225,7 +225,7 @@ def solve_cells(
                 iterations=0,
                 residual=0.0,
                 converged=True,
-                rescue=fit.rescue,
+                fallback=fit.fallback,
                 seconds=time.perf_counter() - start,
             )
             if Z.dtype == torch.float32 and needs_float64(kernel, Z, Z, fit.weights):

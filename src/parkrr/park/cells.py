@@ -53,7 +53,7 @@ class CellReport(NamedTuple):
     converged: bool
     # What numerics needed: nothing, jitter or a spectral cut-off of K_mm, products in float64
     # after those in float32 led nowhere.
-    rescue: str
+    fallback: str
     seconds: float  # wall time
     error: float | None = None  # root mean squared leave-one-out error, None without such rows
     outgrown: bool = False  # whether updates brought four times the rows its centres were drawn for
@@ -170,7 +170,7 @@ def solve_cell(task: CellTask) -> CellResult:
         iterations=fit.n_iter,
         residual=fit.residual,
         converged=fit.converged,
-        rescue=fit.rescue,
+        fallback=fit.fallback,
         seconds=time.perf_counter() - start,
     )
     result = CellResult(Z.to(fit.dtype), fit.weights, report)

@@ -294,7 +294,7 @@ def update_report(
             iterations=fit.n_iter,
             residual=fit.residual,
             converged=fit.converged,
-            rescue=fit.rescue,
+            fallback=fit.fallback,
             outgrown=rows > OUTGROWN * float(statistics.fitted_rows[q]),
         )
     return report

@@ -38,7 +38,6 @@ from parkrr.persistence.model_file import (
 from parkrr.persistence.schema import check_estimator
 from parkrr.tuning import Chosen
 from parkrr.uncertainty import (
-    FORMER_POWER,
     ConformalScores,
     DiagnosticRows,
     Intervals,
@@ -142,11 +141,11 @@ def encode_estimator(
     tensors |= rows_to_tensors(estimator.validation_rows_, getattr(estimator, "classes_", None))
     if estimator.statistics_ is not None:
         statistics, sums = estimator.statistics_.to_tensors()
-        tensors |= {f"sums.{name}": tensor for name, tensor in sums.items()}
+        tensors |= {f"statistics.{name}": tensor for name, tensor in sums.items()}
     facts = {
         "estimator": kind,
         "params": encode_params(estimator.get_params(deep=False), known),
-        "columns": estimator.columns_.plain() if estimator.columns_.has_fills else None,
+        "columns": estimator.columns_.plain(),
         "classes": lists["classes_"],
         "one_output": estimator.one_output_,
         "target_names": estimator.target_names_,
@@ -172,10 +171,10 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
     report = decode_report(facts["report_"])
     attributes = {
         "model_": model,
-        "columns_": decode_columns(facts),
+        "columns_": TableEncoder.from_plain(facts["columns"]),
         "validation_rows_": rows_from_tensors(more, classes),
         "n_features_in_": facts["n_features_in_"],
-        "target_names_": facts.get("target_names"),
+        "target_names_": facts["target_names"],
         "seconds_": facts["seconds_"],
         "chosen_": Chosen(
             {**params, **decode_params(chosen["params"], model.metric)},
@@ -191,7 +190,7 @@ def decode_attributes(saved: SavedModel, params: dict[str, Any]) -> dict[str, An
         if facts[name] is not None:
             attributes[name] = np.array(decode_numbers(facts[name]), dtype=dtype)
     if facts["statistics"] is not None:
-        sums = select_prefix(more, "sums.")
+        sums = select_prefix(more, "statistics.")
         attributes["statistics_"] = CellStatistics.from_tensors(facts["statistics"], sums, model)
     uncertainty = facts["uncertainty"]
     if classes is None:
@@ -212,23 +211,13 @@ def encode_report(report: list[CellReport]) -> dict[str, list[Any]]:
     }
 
 
-def decode_report(data: Any) -> list[CellReport]:
-    """The report of all cells; files once had an object for each."""
-    if isinstance(data, list):
-        return [CellReport(**decode_numbers(cell)) for cell in data]
+def decode_report(data: dict[str, list[Any]]) -> list[CellReport]:
+    """The report of all cells."""
     columns = [data[name] for name in CellReport._fields]
     # Only numbers that are not finite are text in a column of numbers, and they are rare.
     mixed = [set(map(type, column)) > {str} for column in columns]
     columns = [decode_numbers(c) if some else c for c, some in zip(columns, mixed, strict=True)]
     return list(map(CellReport._make, zip(*columns, strict=True)))
-
-
-def decode_columns(facts: dict[str, Any]) -> TableEncoder:
-    """How columns become numbers; files of arrays once did not tell what fills a missing value."""
-    if facts["columns"] is not None:
-        return TableEncoder.from_plain(facts["columns"])
-    numbered = [f"x{k}" for k in range(facts["n_features_in_"])]
-    return TableEncoder.of_numbers(facts["feature_names_in_"] or numbered)
 
 
 def encode_params(params: dict[str, Any], known: list[str]) -> dict[str, Any]:
@@ -336,7 +325,7 @@ def encode_intervals(intervals: Intervals) -> tuple[dict[str, Any], dict[str, Te
             "jackknife.changes": jackknife.changes,
             "jackknife.residuals": jackknife.residuals,
         }
-    facts = {"how": intervals.scale_name, "n": intervals.n, "kernel": kernel}
+    facts = {"scale": intervals.scale_name, "n": intervals.n, "kernel": kernel}
     more = {"power": intervals.power, "equal_tails": intervals.equal_tails}
     return facts | more | {"guarantee": intervals.guarantee}, tensors
 
@@ -351,7 +340,7 @@ def decode_intervals(
         learned = NystromModel(kernel, tensors["centers"], tensors["weights"])
     posterior = Posterior(tensors["noise"], tensors["ridge"])
     factors, quantiles = tensors["factors"], tensors["quantiles"]
-    guarantee, scores, jackknife = facts.get("guarantee", "none"), None, None
+    guarantee, scores, jackknife = facts["guarantee"], None, None
     if guarantee in ("split", "cell"):
         scores = ConformalScores(guarantee, **select_prefix(tensors, "scores."))
     elif guarantee == "jackknife+":
@@ -362,13 +351,13 @@ def decode_intervals(
         jackknife = JackknifePlus(columns, own["changes"], own["residuals"])
     return Intervals(
         posterior,
-        facts["how"],
+        facts["scale"],
         learned,
         factors,
         quantiles,
         facts["n"],
-        facts.get("power", FORMER_POWER),
-        facts.get("equal_tails", False),
+        facts["power"],
+        facts["equal_tails"],
         scores,
         jackknife,
     )

@@ -21,7 +21,7 @@ from parkrr.partition import Blend, Regions
 from parkrr.persistence.schema import CHECKED_BYTES, check_model
 from parkrr.persistence.tensor_file import read_tensors, write_tensors
 
-VERSION = 3
+VERSION = 4
 NO_TENSORS: Mapping[str, Tensor] = {}
 CANNOT_HOLD = "a model file cannot hold this model"
 MOST_NESTED = 20  # sums and products in each other
@@ -77,10 +77,9 @@ def write_model(
         "kernel": encode_kernel(model.kernel),
         "coarse_kernel": model.coarse and encode_kernel(model.coarse.kernel),
         "blend": asdict(model.blend),
+        "link": model.link,
         "facts": facts,
     }
-    if model.link != "identity":  # which a file without it has
-        about["link"] = model.link
     with model_file_errors(CANNOT_HOLD):
         check_model(tensors, about)
     tensors |= {f"more.{name}": tensor for name, tensor in more.items()}
@@ -132,10 +131,10 @@ def build_model(tensors: dict[str, Tensor], about: dict[str, Any], shared: bool)
         weights=weights if shared else [w.clone() for w in weights],
         intercept=tensors["intercept"],
         blend=Blend(**about["blend"]),
-        limits=tensors.get("limits"),  # of which files of earlier versions have none
+        limits=tensors.get("limits"),  # without which predictions have no bounds
         regions=Regions(**regions) if regions else None,
         coarse=coarse and NystromModel(decode_kernel(coarse), **select_prefix(tensors, "coarse.")),
-        link=about.get("link", "identity"),
+        link=about["link"],
     )
 
 

@@ -103,7 +103,7 @@ def to_onnx(model: ExportedModel, path: str | Path) -> None:
     if takes_matrix(model.columns_):
         X = Value(graph, "X", np.float64)
         inputs: dict[Value, Sequence[Any]] = {X: ["n", model.n_features_in_]}
-        rows = fill_missing(X, model.columns_) if model.columns_.has_fills else X
+        rows = fill_missing(X, model.columns_)
     else:
         inputs, rows = encode_columns(graph, model.columns_)
         facts["inputs"] = describe_inputs(model.columns_)

@@ -87,35 +87,21 @@ def is_portable_column(values: Sequence[Any]) -> bool:
 
 
 def define(name: str, /, **types: Any) -> Any:
-    """The schema of an object with exactly these fields.
-
-    A field with a pair of type and default may be missing, as in files from before it existed.
-    """
-    rows = [(k, *kind) if isinstance(kind, tuple) else (k, kind) for k, kind in types.items()]
-    return msgspec.defstruct(name, rows, forbid_unknown_fields=True, kw_only=True)
+    """The schema of an object with exactly these fields."""
+    return msgspec.defstruct(name, types.items(), forbid_unknown_fields=True, kw_only=True)
 
 
-def define_like(
-    kind: type,
-    types: Mapping[Any, Any],
-    defaults: bool = False,
-    columns: bool = False,
-    **tag: str,
-) -> Any:
+def define_like(kind: type, types: Mapping[Any, Any], columns: bool = False, **tag: str) -> Any:
     """The schema of an object with the fields of a dataclass or a named tuple.
 
-    Some of their types are replaced.
-
-    With `defaults`, a field that has a default may be missing, as in files from before it existed.
-    With `columns` it has a list of values for each field, of many such objects.
+    Some of their types are replaced. With `columns` it has a list of values for each field, of many
+    such objects.
     """
     hints = get_type_hints(kind)
     rows: list[Any] = []
-    for name, field in signature(kind).parameters.items():
+    for name in signature(kind).parameters:
         value: Any = types.get(hints[name], hints[name])
-        row = (name, list[value] if columns else value)
-        has_default = defaults and field.default is not field.empty
-        rows.append((*row, field.default) if has_default else row)
+        rows.append((name, list[value] if columns else value))
     return msgspec.defstruct(kind.__name__, rows, forbid_unknown_fields=True, **tag)  # type: ignore[arg-type]
 
 

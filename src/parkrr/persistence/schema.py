@@ -28,7 +28,7 @@ from parkrr.kernels import KERNELS
 from parkrr.park import CellReport, Model
 from parkrr.partition import Blend
 from parkrr.persistence.plain_data import check_schema, define, define_like, require
-from parkrr.uncertainty import FORMER_POWER, LEVELS
+from parkrr.uncertainty import LEVELS
 
 Tensors = Mapping[str, Tensor]
 Facts = dict[str, Any]
@@ -74,7 +74,7 @@ FILE = define(
     kernel=KERNEL,
     coarse_kernel=KERNEL | None,
     blend=BLEND,
-    link=(Literal["identity", "log"], "identity"),
+    link=Literal["identity", "log"],
     facts=OBJECT,
 )
 # Parameters that are not scalars are objects with one field, which names their kind.
@@ -88,23 +88,22 @@ PARAMS: dict[str, Any] = {
 }
 TURNS = {tuple[str, ...]: list[Literal[tuple(PERIODS)]]}  # type: ignore[misc]
 COLUMN: Any = (
-    define_like(Number, {}, defaults=True, tag_field="kind", tag="Number")
-    | define_like(DateTime, TURNS, defaults=True, tag_field="kind", tag="Moment")
-    | define_like(Category, {}, defaults=True, tag_field="kind", tag="Category")
-    | define_like(FreeText, {}, defaults=True, tag_field="kind", tag="FreeText")
-    | define_like(Ignored, {}, defaults=True, tag_field="kind", tag="Ignored")
+    define_like(Number, {}, tag_field="kind", tag="Number")
+    | define_like(DateTime, TURNS, tag_field="kind", tag="DateTime")
+    | define_like(Category, {}, tag_field="kind", tag="Category")
+    | define_like(FreeText, {}, tag_field="kind", tag="FreeText")
+    | define_like(Ignored, {}, tag_field="kind", tag="Ignored")
 )
 REPORT_TYPES = {int: COUNT, float: NUMBER, float | None: NUMBER | None}
-REPORT: Any = define_like(CellReport, REPORT_TYPES, defaults=True)  # of files before columns
-REPORT_COLUMNS: Any = define_like(CellReport, REPORT_TYPES, columns=True)
+REPORT: Any = define_like(CellReport, REPORT_TYPES, columns=True)
 FACTS = define(
     "facts",
     estimator=str,
     params=OBJECT,
-    columns=list[COLUMN] | None,
+    columns=list[COLUMN],
     classes=list[str | bool | int | float] | None,
     one_output=bool,
-    target_names=(list[str] | None, None),
+    target_names=list[str] | None,
     n_features_in_=COUNT,
     feature_names_in_=list[str] | None,
     feature_importances_=list[NUMBER] | None,
@@ -116,21 +115,19 @@ FACTS = define(
         uncertainty=str,
     ),
     seconds_=dict[str, float],
-    report_=list[REPORT] | REPORT_COLUMNS,
+    report_=REPORT,
     uncertainty=OBJECT,
     statistics=define("statistics", ridge=POSITIVE, unit=POSITIVE) | None,
 )
 INTERVALS = define(
     "intervals",
-    how=Literal["constant", "posterior", "learned"],
+    scale=Literal["constant", "posterior", "learned"],
     n=POSITIVE,
     kernel=KERNEL | None,
     power=Annotated[float, Meta(ge=0, le=2)],
     equal_tails=bool,
     guarantee=Literal["none", "split", "cell", "jackknife+"],
 )
-# Of files from before these existed.
-INTERVAL_DEFAULTS = {"power": FORMER_POWER, "equal_tails": False, "guarantee": "none"}
 AFFINE = define(
     "affine",
     name=Literal["temperature", "platt", "base rate"],
@@ -210,28 +207,28 @@ GUARANTEES: dict[str, dict[str, TensorRule]] = {
     },
 }
 LEARNED_SCALE = {"centers": TensorRule(FLOATS, "se"), "weights": TensorRule(FLOATS, "st")}
-TARGETS = ("held_out.truth", "held_out.predicted")
-INTERVAL_ENDS = ("held_out.lower", "held_out.upper")
+TARGETS = ("validation.truth", "validation.predicted")
+INTERVAL_ENDS = ("validation.lower", "validation.upper")
 LABELS = {
-    "held_out.cell": TensorRule(WHOLE, "h"),
-    "held_out.truth": TensorRule(WHOLE, "h"),
-    "held_out.predicted": TensorRule(WHOLE, "h"),
-    "held_out.confidence": TensorRule(FLOATS, "h"),
+    "validation.cell": TensorRule(WHOLE, "h"),
+    "validation.truth": TensorRule(WHOLE, "h"),
+    "validation.predicted": TensorRule(WHOLE, "h"),
+    "validation.confidence": TensorRule(FLOATS, "h"),
 }
 # Statistics of all cells, from which a model is updated: g numbers.
 STATISTICS = {
-    "sums.grams": TensorRule(FLOATS, "g"),
-    "sums.rows": TensorRule(FLOATS, "Q"),
-    "sums.weight": TensorRule(FLOATS, "Q"),
-    "sums.fitted_rows": TensorRule(FLOATS, "Q"),
+    "statistics.grams": TensorRule(FLOATS, "g"),
+    "statistics.rows": TensorRule(FLOATS, "Q"),
+    "statistics.weight": TensorRule(FLOATS, "Q"),
+    "statistics.fitted_rows": TensorRule(FLOATS, "Q"),
 }
 # Which rows were learned, r of them, and by what three numbers validation rows are found again.
 LEARNED = {
-    "sums.learned.hashes": TensorRule(WHOLE, "r"),
-    "sums.learned.cells": TensorRule(WHOLE, "r"),
-    "sums.learned.weights": TensorRule(FLOATS, "r"),
+    "statistics.learned.hashes": TensorRule(WHOLE, "r"),
+    "statistics.learned.cells": TensorRule(WHOLE, "r"),
+    "statistics.learned.weights": TensorRule(FLOATS, "r"),
 }
-MARKS = {"sums.validation": TensorRule(FLOATS, "h3")}
+MARKS = {"statistics.validation": TensorRule(FLOATS, "h3")}
 MAY_BE_EMPTY = "nwrh"  # axes; all rows may have been forgotten
 
 
@@ -344,17 +341,15 @@ def check_estimator(facts: Facts, more: Tensors, model: Model, params: Collectio
     check_params("chosen.params", facts["chosen"]["params"], params)
     Q, e = model.centroids.shape
     t = len(model.intercept)
-    report = facts["report_"]
-    columns = report.values() if isinstance(report, dict) else [report]
-    whole = all(len(column) == Q for column in columns)
+    whole = all(len(column) == Q for column in facts["report_"].values())
     require(whole, "report_ must have an entry for each cell")
     check_features(facts, e if model.metric.origin is None else len(model.metric.origin))
     check_target_names(facts, t)
-    own = {name: tensor for name, tensor in more.items() if name.startswith("sums.")}
+    own = {name: tensor for name, tensor in more.items() if name.startswith("statistics.")}
     if facts["statistics"] is None:
         check_tensors(own, {}, {})
     else:
-        check_statistics(own, model, len(more.get("held_out.cell", ())))
+        check_statistics(own, model, len(more.get("validation.cell", ())))
     more = {name: tensor for name, tensor in more.items() if name not in own}
     check = check_classifier if facts["estimator"] == "ParKClassifier" else check_regressor
     lengths = {"Q": Q, "e": e, "t": t}
@@ -368,15 +363,15 @@ def check_statistics(own: Tensors, model: Model, h: int) -> None:
     """Refuse statistics of other cells, and rows that no cell has learned."""
     Q, t = len(model.centers), len(model.intercept)
     grams = sum(len(Z) * (len(Z) + 1) // 2 + len(Z) * t for Z in model.centers)
-    rules = STATISTICS | (LEARNED if "sums.learned.hashes" in own else {})
-    rules |= MARKS if "sums.validation" in own else {}
+    rules = STATISTICS | (LEARNED if "statistics.learned.hashes" in own else {})
+    rules |= MARKS if "statistics.validation" in own else {}
     check_tensors(own, rules, {"Q": Q, "g": grams, "h": h, "3": 3})
-    if "sums.learned.hashes" in own:
-        hashes = own["sums.learned.hashes"]
-        require(bool((hashes[1:] > hashes[:-1]).all()), "sums.learned.hashes must increase")
-        check_below("sums.learned.cells", own["sums.learned.cells"], Q)
-        positive = bool((own["sums.learned.weights"] > 0).all())
-        require(positive, "sums.learned.weights must be > 0")
+    if "statistics.learned.hashes" in own:
+        hashes = own["statistics.learned.hashes"]
+        require(bool((hashes[1:] > hashes[:-1]).all()), "statistics.learned.hashes must increase")
+        check_below("statistics.learned.cells", own["statistics.learned.cells"], Q)
+        positive = bool((own["statistics.learned.weights"] > 0).all())
+        require(positive, "statistics.learned.weights must be > 0")
 
 
 def check_params(where: str, data: Facts, known: Collection[str]) -> None:
@@ -397,7 +392,7 @@ def check_params(where: str, data: Facts, known: Collection[str]) -> None:
 
 def check_target_names(facts: Facts, t: int) -> None:
     """Refuse names of other targets than there are."""
-    names, count = facts.get("target_names"), t if facts["classes"] is None else 1
+    names, count = facts["target_names"], t if facts["classes"] is None else 1
     require(names is None or len(names) == count, f"there must be {count} target_names")
 
 
@@ -407,9 +402,6 @@ def check_features(facts: Facts, d: int) -> None:
     for values in (names, facts["feature_importances_"]):
         rule = f"there must be {n} names and importances of features"
         require(values is None or len(values) == n, rule)
-    if facts["columns"] is None:
-        require(n == d, f"n_features_in_ must be {d}, got {n}")
-        return
     columns = TableEncoder.from_plain(facts["columns"])
     for column in columns.columns:
         if isinstance(column, Number):
@@ -437,14 +429,16 @@ def check_features(facts: Facts, d: int) -> None:
 
 def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
     """Refuse prediction intervals that do not fit the model."""
-    intervals, one = INTERVAL_DEFAULTS | facts["uncertainty"], facts["one_output"]
+    intervals, one = facts["uncertainty"], facts["one_output"]
     require(facts["classes"] is None, "classes of a regressor must be null")
     require(not one or lengths["t"] == 1, "one_output must be false with several outputs")
     check_schema("uncertainty", intervals, INTERVALS)
-    learned = intervals["how"] == "learned"
+    learned = intervals["scale"] == "learned"
     require(learned == (intervals["kernel"] is not None), "only a learned scale has a kernel")
     names = (*TARGETS, *(INTERVAL_ENDS if INTERVAL_ENDS[0] in more else ()))
-    rules = SCALES | (LEARNED_SCALE if learned else {}) | {"held_out.cell": TensorRule(WHOLE, "h")}
+    rules = (
+        SCALES | (LEARNED_SCALE if learned else {}) | {"validation.cell": TensorRule(WHOLE, "h")}
+    )
     rules |= {name: TensorRule(FLOATS, "h" if one else "ht") for name in names}
     rules |= GUARANTEES[intervals["guarantee"]]
     check_tensors(more, rules, {**lengths, "G": len(LEVELS)})
@@ -452,7 +446,7 @@ def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
     require(bool((more["ridge"] > 0).all()), "ridge must be > 0")
     for name in ("noise", "factors"):
         require(bool((more[name] >= 0).all()), f"{name} must be >= 0")
-    check_below("held_out.cell", more["held_out.cell"], lengths["Q"])
+    check_below("validation.cell", more["validation.cell"], lengths["Q"])
 
 
 def check_guarantee(name: str, more: Tensors) -> None:
@@ -492,7 +486,7 @@ def check_classifier(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
         inside = 0 < min(values) <= max(values) <= 1
         require(inside, "values of uncertainty must be above 0 and at most 1")
     check_tensors(more, LABELS, dict(lengths))
-    check_below("held_out.cell", more["held_out.cell"], lengths["Q"])
+    check_below("validation.cell", more["validation.cell"], lengths["Q"])
     for name in TARGETS:
         check_below(name, more[name], k)
 

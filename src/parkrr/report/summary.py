@@ -49,7 +49,7 @@ def summarize(model: Any) -> Facts:
         "classes": None if classes is None else classes.tolist(),
         "validation": score(model.validation_rows_),
         "unconverged_cells": sum(not cell.converged for cell in model.report_),
-        "rescued_cells": sum(bool(cell.rescue) for cell in model.report_),
+        "fallback_cells": sum(bool(cell.fallback) for cell in model.report_),
         "warnings": find_warnings(model.report_),
         "seconds": seconds,
         "columns": model.columns_.describe(),
@@ -125,11 +125,11 @@ def find_warnings(report: list[CellReport]) -> list[str]:
             f"{len(stuck)} of {cells} stopped before they converged (worst residual "
             f"{max(stuck):.1e}). Raise max_iter, or the penalty."
         )
-    rescued = [f"{cell.cell} ({cell.rescue})" for cell in report if cell.rescue]
-    if rescued:
+    named = [f"{cell.cell} ({cell.fallback})" for cell in report if cell.fallback]
+    if named:
         warnings.append(
-            f"A numerical fallback was needed in {len(rescued)} of {cells}, as with equal "
-            f"rows or a penalty near zero: cells {', '.join(rescued[:5])}."
+            f"A numerical fallback was needed in {len(named)} of {cells}, as with equal "
+            f"rows or a penalty near zero: cells {', '.join(named[:5])}."
         )
     rows = np.array([cell.rows for cell in report])
     if rows.max() > UNEVEN * rows.mean():

@@ -22,7 +22,7 @@ from parkrr.solvers.factors import (
     Factor,
     add_to_diagonal,
     cholesky,
-    join_rescues,
+    join_fallbacks,
     regular_cholesky,
     solve_triangular,
 )
@@ -66,12 +66,12 @@ class Direct:
             raise NotFiniteError("statistics leave no digit of the solution")
         if problem.centers.dtype != torch.float64:
             fit = solve_exactly(problem.to(torch.float64))
-            if fit is not None and not fit.rescue:  # jitter takes what conjugate gradient finds
-                return fit._replace(rescue="float64 statistics")
+            if fit is not None and not fit.fallback:  # jitter takes what conjugate gradient finds
+                return fit._replace(fallback="float64 statistics")
         from parkrr.solvers.falkon import Falkon  # noqa: PLC0415 - which imports this module
 
         fit = Falkon(max_iter=300, tol=1e-6).solve(problem.to(torch.float64))
-        return fit._replace(rescue=join_rescues(fit.rescue, "falkon in float64"))
+        return fit._replace(fallback=join_fallbacks(fit.fallback, "falkon in float64"))
 
     def most_left_out(self, n: int) -> int:
         return n
@@ -138,7 +138,7 @@ def solve_gram(
             B = factor.solve_t(half)  # (m, h)
             B = B if left_out.w is None else B * left_out.w
             influence = Influence(B, left_out.Y - left_out.K @ weights + change)
-    return LocalFit(weights, 0, 0.0, True, factor.rescue, torch.float64, change, influence)
+    return LocalFit(weights, 0, 0.0, True, factor.fallback, torch.float64, change, influence)
 
 
 def statistics_jitter(m: int, penalty: float) -> float:
@@ -174,7 +174,7 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
     cell, ridge, Y = problem.cell, problem.ridge, problem.cell.Y.double()
     noise = Y.new_full((cell.n_rows,), ridge) if cell.w is None else ridge / cell.w.double()
     build = partial(kernel_of_rows, problem.kernel, cell.X, problem.n_threads)
-    L, rescue = regular_cholesky(build, noise, problem.n_threads)
+    L, fallback = regular_cholesky(build, noise, problem.n_threads)
     half = solve_triangular(L, Y, upper=False)  # not cholesky_solve, which copies L
     weights = solve_triangular(L.mT, half, upper=True)
     change = influence = None
@@ -194,7 +194,7 @@ def exact_ridge_regression(problem: LocalProblem) -> LocalFit:
             for run in group_runs(problem.left_out_groups):
                 alpha, own = weights[-h:][run], noise[-h:][run, None]
                 change[run] = torch.linalg.solve(C[run, run], alpha) - own * alpha
-    fit = LocalFit(weights, 0, 0.0, True, rescue, cell.X.dtype, change, influence)
+    fit = LocalFit(weights, 0, 0.0, True, fallback, cell.X.dtype, change, influence)
     return fit._replace(dtype=torch.float64) if problem.is_noisy(fit) else fit
 
 

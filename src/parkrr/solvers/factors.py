@@ -35,18 +35,18 @@ class Factor:
                 "scale the features, or choose a kernel that is bounded"
             )
         size = float(K_mm.diagonal().max())
-        self.rescue, self.n_threads = "", n_threads
+        self.fallback, self.n_threads = "", n_threads
         self.eigenvalues: Tensor | None = None
         smallest = jitter / 10 * size
         U = cholesky(K_mm, smallest, n_threads)
         if U is None:
-            self.rescue = f"jitter {jitter:.0e}"
+            self.fallback = f"jitter {jitter:.0e}"
             U = cholesky(add_to_diagonal(K_mm, jitter * size), smallest, n_threads)
         if U is None:
             values, vectors = torch.linalg.eigh(K_mm)
             large = values > jitter * size
             self.eigenvalues = values[large]  # (r,)
-            self.rescue = f"cut-off {len(values) - int(large.sum())} of {len(values)}"
+            self.fallback = f"cut-off {len(values) - int(large.sum())} of {len(values)}"
             U = vectors[:, large] * values[large].sqrt()
         self.U: Tensor = U  # (m, r)
 
@@ -160,8 +160,8 @@ class Preconditioner:
         weighted = U if center_weights is None else center_weights[:, None] * U
         inner = multiply(U.T, weighted, n_threads) / len(U)  # (r, r)
         self.penalty, self.n = ridge / n, n
-        self.S, rescue = regular_cholesky(inner.clone, self.penalty, n_threads)
-        self.rescue = join_rescues(self.factor.rescue, rescue)
+        self.S, fallback = regular_cholesky(inner.clone, self.penalty, n_threads)
+        self.fallback = join_fallbacks(self.factor.fallback, fallback)
 
     def apply(self, v: Tensor) -> Tensor:
         """B v, shape (m, t)."""
@@ -178,9 +178,9 @@ class Preconditioner:
         return self.penalty * solve_triangular(self.S, v, upper=False)
 
 
-def join_rescues(*rescues: str) -> str:
-    """The rescues that were needed, as one text."""
-    return ", ".join(filter(None, rescues))
+def join_fallbacks(*fallbacks: str) -> str:
+    """The fallbacks that were needed, as one text."""
+    return ", ".join(filter(None, fallbacks))
 
 
 def cholesky_in_place(A: Tensor, n_threads: int = 1) -> Tensor | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parkrr.data import FEW_ROWS, join_blocks
 from parkrr.solvers.direct import solve_exactly
-from parkrr.solvers.factors import Preconditioner, join_rescues
+from parkrr.solvers.factors import Preconditioner, join_fallbacks
 from parkrr.solvers.problem import (
     LocalFit,
     LocalProblem,
@@ -87,15 +87,15 @@ class Falkon:
         weights, threads = problem.center_weights, problem.n_threads
         B = Preconditioner(problem.K_mm(), weights, problem.ridge, n, threads)
         fit, lost = self.iterate(problem, B)
-        rescue = fit.rescue
+        fallback = fit.fallback
         if fit.dtype != torch.float64 and (lost or problem.is_noisy(fit)):
             # Duplicates make B large, and products in float32 become noise: so nine of ten
             # cells of KEGG at penalty 1e-6, where float64 takes 13 to 38 iterations.
             problem = problem.to(torch.float64)
             fit, _ = self.iterate(problem, B)
-            rescue = join_rescues(fit.rescue, "float64 products")
+            fallback = join_fallbacks(fit.fallback, "float64 products")
         change = self.leave_out(problem, B, fit) if problem.n_left_out else None
-        return fit._replace(rescue=rescue, change=change)
+        return fit._replace(fallback=fallback, change=change)
 
     def iterate(self, problem: LocalProblem, B: Preconditioner) -> tuple[LocalFit, bool]:
         """Minimise eq. (12); the fit, and whether rounding got in the way."""
@@ -108,7 +108,7 @@ class Falkon:
         least = max(10 * self.tol, float(torch.finfo(dtype).eps) ** 0.5)
         converged = solution.finished and solution.residual <= least
         weights = B.apply(solution.x)
-        fit = LocalFit(weights, solution.n_iter, solution.residual, converged, B.rescue, dtype)
+        fit = LocalFit(weights, solution.n_iter, solution.residual, converged, B.fallback, dtype)
         return fit, solution.lost and not converged
 
     def most_left_out(self, n: int) -> int:

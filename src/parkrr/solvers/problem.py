@@ -90,7 +90,7 @@ class LocalFit(NamedTuple):
     n_iter: int  # 0 for a direct solve
     residual: float  # relative, worst output; 0.0 for a direct solve
     converged: bool
-    rescue: str  # what it needed: "", "jitter ...", "cut-off ...", "float64 products", ...
+    fallback: str  # what it needed: "", "jitter ...", "cut-off ...", "float64 products", ...
     dtype: torch.dtype  # in which predictions need their kernel values
     change: Tensor | None = None  # (h, t)  of predictions of the last rows, when left out
     influence: Influence | None = None  # of the last rows, if asked for

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from parkrr.data import ArraySource
-from parkrr.solvers.factors import join_rescues
+from parkrr.solvers.factors import join_fallbacks
 from parkrr.solvers.problem import LocalFit, LocalProblem, Solver
 
 MOST_STEPS = 50
@@ -123,5 +123,5 @@ def solve_reweighted(
             break
     assert estimate is not None
     ended = "" if abs(gain) <= SMALLEST_GAIN else f"{MOST_STEPS} reweighted fits"
-    rescue = join_rescues(fit.rescue, ended)
-    return fit._replace(weights=estimate.weights, change=estimate.change, rescue=rescue)
+    fallback = join_fallbacks(fit.fallback, ended)
+    return fit._replace(weights=estimate.weights, change=estimate.change, fallback=fallback)

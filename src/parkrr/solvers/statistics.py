@@ -11,7 +11,7 @@ from torch import Tensor
 
 from parkrr.kernels import Kernel
 from parkrr.solvers.direct import solve_gram, statistics_jitter
-from parkrr.solvers.factors import join_rescues
+from parkrr.solvers.factors import join_fallbacks
 from parkrr.solvers.problem import LeaveOneOutBlock, LocalFit, kernel_of_rows, zero_fit
 
 JITTER_FACTORS = (1.0, 1e2, 1e4, 1e6)
@@ -20,7 +20,7 @@ JITTER_FACTORS = (1.0, 1e2, 1e4, 1e6)
 RIDGE_FACTOR = 100.0
 SAFE_PENALTY = 1e-3  # lambda_q of the last attempt: 1e10 times the rounding of 10^6 rows
 LARGEST_JITTER = 0.1
-RAISED = "ridge raised"  # how a rescue by a larger ridge begins
+RAISED = "ridge raised"  # how a fallback by a larger ridge begins
 
 
 def solve_statistics(
@@ -50,5 +50,5 @@ def solve_statistics(
         fit = solve_gram(K_mm, gram, factor * ridge, min(LARGEST_JITTER, jitter), left_out)
         if fit is not None and bool(torch.isfinite(fit.weights).all()):
             raised = f"{RAISED} {factor:.0e} times" if factor > 1 else ""
-            return fit._replace(dtype=Z.dtype, rescue=join_rescues(fit.rescue, raised))
+            return fit._replace(dtype=Z.dtype, fallback=join_fallbacks(fit.fallback, raised))
     return None

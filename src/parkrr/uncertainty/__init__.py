@@ -19,7 +19,6 @@ from parkrr.uncertainty.diagnostic_rows import (
 from parkrr.uncertainty.intervals import (
     COVERAGE,
     DIAGNOSTIC_ROWS,
-    FORMER_POWER,
     LEVELS,
     SCALE_CENTERS,
     Intervals,

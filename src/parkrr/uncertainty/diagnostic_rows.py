@@ -15,7 +15,7 @@ from parkrr.uncertainty.intervals import DIAGNOSTIC_ROWS
 
 DiagnosticRows = dict[str, NDArray[Any]]
 LABELS = ("truth", "predicted")  # of a classification: a file holds their numbers
-PREFIX = "held_out."  # in a model file
+PREFIX = "validation."  # in a model file
 MARKS = (1.0, 2**0.5, 3**0.5)  # frequencies of the directions by which rows are found again
 SAME = 1e-5  # of its length, that a row in float32 may have moved in another batch
 

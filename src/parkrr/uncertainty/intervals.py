@@ -36,7 +36,6 @@ LOWER_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of 1 - coverage, below an interval
 # the other, 0.75 has intervals that are 15 % shorter, which hold 0.82 and 1.00 of the two halves
 # for 0.9; 1.0 holds 0.88 and 0.94.
 POWERS = (0.75, 1.0)
-FORMER_POWER = 0.75  # of model files without one
 # The factor of a cell is this quantile of its scaled residuals over that of all rows, shrunk
 # towards 1 as by so many rows. Quantiles of each cell, averaged with those of all rows, covered
 # 0.806 for 0.8 and were 5 % wider.
@@ -119,8 +118,8 @@ class Intervals:
     factors: Tensor
     quantiles: Tensor
     n: float
-    power: float = FORMER_POWER
-    equal_tails: bool = False
+    power: float
+    equal_tails: bool
     scores: ConformalScores | None = None
     jackknife: JackknifePlus | None = None
 
