@@ -56,7 +56,7 @@ BENCHMARKS = {
     "tables_folds": "tables --folds --tables titanic insurance german"
     " --methods parkrr lightgbm-1000",
     "scale": "scale --folder FOLDER; scale --folder FOLDER --rows 1e7 --engine ray",
-    "learning_curve": "learning_curve --folder FOLDER --rows 1e5 1e6 1e7 1e8;"
+    "learning_curve": "learning_curve --folder FOLDER --rows 1e5 1e6 1e7;"
     "learning_curve --folder FOLDER --data rides --rows 1e7 1e8;"
     "learning_curve --folder FOLDER --data taxi1m --rows 100000 917148;"
     "learning_curve --folder FOLDER --data taxi1m --rows 917148 --in-memory;"
