@@ -70,7 +70,8 @@ def stack(images):
     both = Image.new("RGB", (width, height * len(images)))
     for k, image in enumerate(images):
         both.paste(image, (0, k * height))
-    return both.quantize(256, dither=Image.Dither.NONE)
+    # Median cuts spend all colours on the background, and turn green markers blue.
+    return both.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
 
 
 def main():
