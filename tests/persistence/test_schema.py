@@ -46,6 +46,7 @@ TENSORS = [
     (lambda t, a: put(t, "more.validation.cell", 4), "validation.cell must be from 0 to 3"),
     (lambda t, a: put(t, "more.validation.cell", -1), "validation.cell must be from 0 to 3"),
     (lambda t, a: put(t, "metric.knots", 1e9), "metric.knots must be at least two, in order"),
+    (lambda t, a: t.update(limits=t["limits"].astype(np.float32)), "limits must be float64"),
     (lambda t, a: t.pop("more.quantiles"), "must have 'quantiles'"),
     (lambda t, a: t.pop("metric.levels"), "must be there together"),
     (lambda t, a: t.update(extra=np.zeros(1)), "cannot have 'extra'"),

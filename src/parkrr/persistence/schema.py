@@ -186,7 +186,7 @@ SCORES = {
     "scores.counts": TensorRule(WHOLE, "S"),
     "scores.group_of_cell": TensorRule(WHOLE, "Q"),
 }
-LIMITS = {"limits": TensorRule(FLOATS, "2Qt")}  # two ends
+LIMITS = {"limits": TensorRule((torch.float64,), "2Qt")}  # two ends
 # G levels, s centres of a learned scale, h validation rows.
 SCALES = {
     "noise": TensorRule(FLOATS, "Qt"),
