@@ -112,9 +112,8 @@ class Scorer:
         second = "probability" if hasattr(self.model, "classes_") else "interval"
         self.outputs = ("prediction", second, "novelty")
         self.batch = batch_of(self.kinds, self.outputs, settings.most_rows)
-        something = None if self.model.columns_.has_fills else 0.0
         # Fail early, and know the types of all outputs.
-        self.example = self.predict([dict.fromkeys(self.kinds, something)], self.outputs)
+        self.example = self.predict([dict.fromkeys(self.kinds)], self.outputs)
 
     def parse_rows(self, body):
         """Read {"rows": [...], "outputs": [...]}."""
@@ -312,7 +311,6 @@ Number = Annotated[FiniteFloat | bool, AfterValidator(float)]
 Date = Annotated[datetime | date, AfterValidator(as_datetime)]
 Time = Annotated[time_of_day, AfterValidator(as_time)]
 NUMBER = Kind(Number | None, "number or null", pa.float64(), "FP64")
-NUMBER_ALWAYS = Kind(Number, "number", pa.float64(), "FP64")
 CATEGORY = Kind(str | None, "text or null", pa.string(), "BYTES")
 DATETIME = Kind(Date | None, "date or time or null", pa.timestamp("us"), "BYTES")
 TIME = Kind(Time | None, "time of day or null", pa.time64("us"), "BYTES")
@@ -323,8 +321,6 @@ def kinds_of(model):
     columns = [
         column for column in model.columns_.columns if column.width
     ]  # none of an ignored one
-    if not model.columns_.has_fills:  # of an old file, which tells no medians
-        return {column.name: NUMBER_ALWAYS for column in columns}
     return {column.name: kind_of(column) for column in columns}
 
 
