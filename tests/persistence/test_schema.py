@@ -61,6 +61,7 @@ TENSORS = [
     (lambda t, a: a.update(more=1), "file cannot have 'more'"),
     (lambda t, a: a.pop("blend"), "file must have 'blend'"),
     (lambda t, a: a["blend"].update(n_nearest=0), "blend.n_nearest must be int >= 1, got 0"),
+    (lambda t, a: a["blend"].update(width=1e39), "blend.width must be float <= 3.4"),
     (lambda t, a: a["blend"].update(n_nearest=True), "blend.n_nearest must be int, got True"),
     (lambda t, a: a.update(kernel={"name": "os.system"}), "kernel.name cannot be 'os.system'"),
     (lambda t, a: a.update(kernel={"name": ["gaussian"]}), "kernel.name must be str"),
@@ -106,6 +107,10 @@ TENSORS = [
         "report_.*rows.* must be int, got",
     ),
     (lambda t, a: a["facts"].update(one_output=True), "one_output must be false"),
+    (
+        lambda t, a: a["facts"]["uncertainty"]["kernel"].update(lengthscale=[1.0, 2.0]),
+        "uncertainty.kernel.lengthscale must be one number, or",
+    ),
     (lambda t, a: a["facts"].update(classes=["a"]), "classes of a regressor must be null"),
     (
         lambda t, a: a["facts"]["uncertainty"].update(scale="mean"),

@@ -66,7 +66,8 @@ SIMPLE_KERNEL: Any = Union[  # noqa: UP007 - of a tuple
 ]
 KERNEL: Any = SIMPLE_KERNEL | SumOfKernels | ProductOfKernels
 COARSE_LEVEL = define("coarse", n_centers=COUNT, kernel=KERNEL | None)
-BLEND = define_like(Blend, {int: Annotated[int, Meta(ge=1)], float: Annotated[float, Meta(ge=0)]})
+WIDTH = Annotated[float, Meta(ge=0, le=torch.finfo(torch.float32).max)]  # rows may be float32
+BLEND = define_like(Blend, {int: Annotated[int, Meta(ge=1)], float: WIDTH})
 FILE = define(
     "file",
     format=Literal["parkrr model"],
@@ -293,10 +294,7 @@ def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYT
     large = sum(own[name].nbytes for name in BY_CELL if name in own) > checked_bytes
     lengths = check_tensors(own, rules, {"2": 2}, BY_CELL if large else ())
     for name in ("kernel", "coarse_kernel"):
-        for kernel in list_simple_kernels(about[name]) if about[name] else ():
-            lengthscale = kernel.get("lengthscale", 1.0)
-            fits = not isinstance(lengthscale, list | tuple) or len(lengthscale) == lengths["e"]
-            require(fits, f"{name}.lengthscale must be one number, or {lengths['e']}")
+        check_lengthscales(name, about[name], lengths["e"])
     for name in ("limits", "metric.bounds"):
         if name in own:
             low, high = own[name]
@@ -320,6 +318,14 @@ def check_model(tensors: Tensors, about: Facts, checked_bytes: int = CHECKED_BYT
         columns *= 2  # scores stand beside the numbers
     rows = lengths.get("x", lengths["e"])  # a matrix has rows of its own
     require(rows == columns, f"the feature map has {columns} columns, but needs {rows}")
+
+
+def check_lengthscales(name: str, kernel: Facts | None, e: int) -> None:
+    """Refuse a kernel whose lengthscales are not those of e columns."""
+    for part in list_simple_kernels(kernel) if kernel else ():
+        lengthscale = part.get("lengthscale", 1.0)
+        fits = not isinstance(lengthscale, list | tuple) or len(lengthscale) == e
+        require(fits, f"{name}.lengthscale must be one number, or {e}")
 
 
 def list_simple_kernels(kernel: Facts) -> list[Facts]:
@@ -435,6 +441,7 @@ def check_regressor(facts: Facts, more: Tensors, lengths: AxisLengths) -> None:
     check_schema("uncertainty", intervals, INTERVALS)
     learned = intervals["scale"] == "learned"
     require(learned == (intervals["kernel"] is not None), "only a learned scale has a kernel")
+    check_lengthscales("uncertainty.kernel", intervals["kernel"], lengths["e"])
     names = (*TARGETS, *(INTERVAL_ENDS if INTERVAL_ENDS[0] in more else ()))
     rules = (
         SCALES | (LEARNED_SCALE if learned else {}) | {"validation.cell": TensorRule(WHOLE, "h")}
