@@ -239,7 +239,7 @@ def main():
 
 
 def write(results):
-    """The table, the counts and the picture of what there is."""
+    """The table, the counts and the plot of what there is."""
     shown = [name for name in METHODS if any(name in cases for cases in results.values())]
     rows = [
         [table, *(describe(results[table].get(name, {})) for name in shown)]
